@@ -1,0 +1,73 @@
+# `make` alone lists the targets. Each one makes its own environment first, from the hash-locked requirements.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+LOCK := requirements-dev.lock
+READY := .venv/.ready
+BIN := .venv/bin
+# Two workers: a test that kills processes wants a processor of its own. `make test WORKERS=0` runs in one process.
+WORKERS ?= 2
+TESTS ?= tests
+ARGS ?=
+
+.PHONY: help demo test lint format bench long audit provider-check lock clean
+
+help: ## List the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-24s %s\n", $$1, $$2}'
+
+demo: $(READY) ## Kill a refund agent in the middle of a refund, in every situation, and print the table
+	$(BIN)/python -m harness.run $(ARGS)
+
+test: $(READY) ## Run the tests, the long ones apart
+	$(BIN)/python -m pytest $(TESTS) -q -n $(WORKERS) $(ARGS)
+
+lint: $(READY) ## Check format, rules, types and the direction of imports
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pyright
+	$(BIN)/lint-imports --no-cache
+
+format: $(READY) ## Format the code and apply the safe fixes
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY) ## Measure the cost of the gate; exits non-zero above its bounds
+	$(BIN)/python -m harness.benchmarks $(ARGS)
+
+long: $(READY) ## Run the tests that take minutes
+	$(BIN)/python -m pytest $(TESTS) -q -m long $(ARGS)
+
+audit: $(READY) ## Read the results and the provider's ledger again, independently
+	$(BIN)/python -m harness.audit $(ARGS)
+
+provider-check: $(READY) ## Check every rule of the provider that a target relies on
+	$(BIN)/python -m harness.provider_check $(ARGS)
+
+lock: ## Resolve the dependencies again (needs uv); the file carries hashes and no address
+	uv pip compile pyproject.toml --extra dev --universal --python-version 3.11 --generate-hashes --upgrade \
+	  --no-header --no-emit-index-url --no-emit-find-links --quiet --output-file $(LOCK)
+
+clean: ## Remove the environment and everything that was generated
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The project itself goes in last, editable: --no-deps because the lock has them, --no-build-isolation because
+# the build backend is locked too, so nothing is installed that has no hash.
+$(READY): $(LOCK)
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	  echo "Interlock needs Python 3.11 or newer; '$(PYTHON)' is" \
+	    "$$($(PYTHON) --version 2>/dev/null || echo not there). Nothing was installed." \
+	    "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@echo "Making .venv from $(LOCK) (once; again when the lock changes)"
+	@rm -f $@
+	@if command -v uv >/dev/null 2>&1; then \
+	  $(BIN)/python -c '' 2>/dev/null || $(PYTHON) -m venv --clear --without-pip .venv; \
+	  uv pip sync --quiet --python $(BIN)/python --require-hashes $(LOCK) && \
+	  uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .; \
+	else \
+	  $(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear .venv; \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK) && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .; \
+	fi
+	@touch $@

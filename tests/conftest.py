@@ -1,0 +1,35 @@
+"""Set-up shared by all tests: no proxy for local servers, and Hypothesis profiles with a seed that can be repeated."""
+
+import os
+import random
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+_LOCAL = "127.0.0.1,localhost"
+_IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
+
+# The SDKs honour proxies from the environment, and would send a request for a local stand-in there.
+for _name in ("NO_PROXY", "no_proxy"):
+    os.environ[_name] = ",".join(filter(None, (os.environ.get(_name), _LOCAL)))
+
+# No deadlines: tests assert no timings, and a busy machine is not a bug.
+_QUIET = (HealthCheck.too_slow,)
+settings.register_profile("dev", deadline=None, suppress_health_check=_QUIET)
+settings.register_profile("ci", deadline=None, suppress_health_check=_QUIET, print_blob=True, database=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if _IN_CI else "dev"))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    """Choose the seed that Hypothesis starts from in CI, where no database of failures is kept."""
+    # xdist hands the options on, so every worker gets the seed that is printed below.
+    if _IN_CI and config.getoption("hypothesis_seed", None) is None:
+        config.option.hypothesis_seed = str(random.SystemRandom().getrandbits(32))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the seed, so that a failure seen in CI can be repeated."""
+    seed = config.getoption("hypothesis_seed", None)
+    if seed is not None:
+        terminalreporter.write_line(f"Hypothesis seed: repeat with --hypothesis-seed={seed}")

@@ -1,0 +1,76 @@
+import os
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LOCK = ROOT / "requirements-dev.lock"
+
+# Built from pieces, so that this file does not hold what it looks for.
+INDEX_HOSTS = tuple(".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org")))
+LOCAL_PATH = re.compile(r"(?<![\w.$}~-])/(?:home|root|Users|work|tmp/w)/")
+LOCKED = re.compile(r"[a-z0-9._-]+==[^\s;]+( ; [^\\]+?)?( --hash=sha256:[0-9a-f]{64})+")
+
+
+def _files() -> list[Path]:
+    """Every file that is tracked, or would be with the next `git add`."""
+    # A hook's own GIT_* variables would point git at another index.
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    listing = ["git", "-c", "safe.directory=*", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    done = subprocess.run(listing, cwd=ROOT, env=environment, capture_output=True, text=True, check=True)
+    return [path for name in done.stdout.split("\0") if name and (path := ROOT / name).is_file()]
+
+
+def _lines_matching(pattern: re.Pattern[str]) -> list[str]:
+    return [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in _files()
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1)
+        if pattern.search(line)
+    ]
+
+
+def _locked_requirements() -> list[str]:
+    text = re.sub(r"^\s*#.*\n", "", LOCK.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return [re.sub(r"\s+", " ", line).strip() for line in text.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+def test_no_file_names_a_package_index() -> None:
+    """Where packages come from is the user's own configuration: no file names an index."""
+    assert _lines_matching(re.compile("|".join(map(re.escape, INDEX_HOSTS)))) == []
+
+
+def test_no_file_holds_a_path_of_somebodys_machine() -> None:
+    """No file holds an absolute path of a home or working folder."""
+    assert _lines_matching(LOCAL_PATH) == []
+
+
+@pytest.mark.parametrize("folder", ["home", "root", "work"])
+def test_the_check_for_paths_sees_one(folder: str) -> None:
+    """The check above would see such a path, in code, in prose and in an option."""
+    path = f"/{folder}/someone"
+    assert all(
+        LOCAL_PATH.search(line) for line in (f'open("{path}")', f"see {path}.", f"--dir={path}", f"file://{path}")
+    )
+
+
+def test_every_locked_requirement_has_its_version_and_hashes() -> None:
+    """The lock is requirements with hashes, and nothing else: no option, no address."""
+    requirements = _locked_requirements()
+    assert requirements
+    assert [line for line in requirements if not LOCKED.fullmatch(line)] == []
+
+
+def test_the_lock_holds_every_direct_dependency() -> None:
+    """What pyproject.toml asks for in development is in the lock."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    asked = [
+        *project["dependencies"],
+        *(line for extra in ("stripe", "anthropic", "testing", "dev") for line in extras[extra]),
+    ]
+    names = {re.split(r"[\[<>=!~ ;]", line, maxsplit=1)[0] for line in asked} - {project["name"]}
+    assert names <= {line.partition("==")[0] for line in _locked_requirements()}
