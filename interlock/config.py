@@ -1,0 +1,32 @@
+"""The figures that a gate works with; each has its unit in its name."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from interlock.errors import InvalidConfiguration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateConfig:
+    """How a gate works.
+
+    Args:
+        claim_ttl_s: for how long a claim holds where its holder's death can't be seen, in seconds.
+        sends_per_pass: after how many sends without an answer `fire` and `recover` return InFlight.
+        recover_batch: how many actions one pass of `recover` looks at.
+        recover_every_s: the mean pause between passes of `recover_forever`, in seconds.
+
+    Raises:
+        InvalidConfiguration: a figure that is not positive.
+    """
+
+    claim_ttl_s: float = 40.0
+    sends_per_pass: int = 2
+    recover_batch: int = 500
+    recover_every_s: float = 5.0
+
+    def __post_init__(self) -> None:
+        for name in ("claim_ttl_s", "sends_per_pass", "recover_batch", "recover_every_s"):
+            if getattr(self, name) <= 0:
+                raise InvalidConfiguration(f"{name} must be positive")

@@ -1,0 +1,230 @@
+"""Approvals: the authority to act, with a cap that no interleaving can exceed (I3)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from eventsourcing.domain import BaseAggregate, CanInitAggregate, CanMutateAggregate, DomainEvent
+
+from interlock.domain.clockless import Clockless
+from interlock.domain.effects import EffectRecord
+
+
+class ApprovalState(StrEnum):
+    """Whether an approval lets an action go on."""
+
+    LIVE = "live"
+    REVOKED = "revoked"
+    EXPIRED = "expired"
+    USED_UP = "used_up"
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
+    """Its source could not be read. That is not a no, and not a yes."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRef:
+    """Where an approval is: in the journal (`source` None), or in a source registered under that name."""
+
+    id: str
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalReading:
+    """What was read of an approval, as events and receipts keep it.
+
+    `held` says whether the journal holds it, so that its reservation stands in the same transaction as the send's Dispatched;
+    `version` is the version that such a transaction asserts. `misfit` says why its terms can never cover the effect.
+    """
+
+    ref: ApprovalRef
+    state: ApprovalState
+    held: bool
+    read_at: datetime
+    cap_minor: int | None = None
+    currency: str | None = None
+    remaining_minor: int | None = None
+    by: str | None = None
+    expires_at: datetime | None = None
+    version: int | None = None
+    misfit: str | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether an action may go on under it."""
+        return self.state is ApprovalState.LIVE and self.misfit is None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalTerms:
+    """The terms under which an approval is granted. Granting the same id again must use the same terms."""
+
+    cap_minor: int | None
+    currency: str | None
+    by: str
+    expires_in_s: int
+    fingerprint: str | None
+    uses: int
+
+
+def misfit(effect: EffectRecord, *, cap_minor: int | None, currency: str | None, fingerprint: str | None) -> str | None:
+    """Return why an approval with these terms can never cover the effect, in words; None where it can."""
+    money = effect.money
+    if fingerprint is not None and fingerprint != effect.fingerprint:
+        return "was given for another effect"
+    if money is None:
+        return None
+    if cap_minor is None or currency is None:
+        return "covers no money"
+    if currency != money.currency:
+        return f"is in {currency}, and the effect in {money.currency}"
+    if cap_minor < money.amount_minor:
+        return f"covers {cap_minor} {currency}, and the effect needs {money.amount_minor}"
+    return None
+
+
+class Approval(BaseAggregate[UUID]):
+    """The authority to act: who gave it, for how much, until when, and what has been reserved and spent under it."""
+
+    TOPIC = "interlock.approval"
+
+    class Event(Clockless, CanMutateAggregate[UUID], DomainEvent):
+        """The base of the events of an approval."""
+
+    class Granted(Event, CanInitAggregate[UUID]):
+        """Somebody gave it."""
+
+        TOPIC = "interlock.approval.granted"
+        originator_topic: str
+        approval_id: str
+        terms: ApprovalTerms
+
+    class Reserved(Event):
+        """An action is about to be sent under it; written in the transaction of its Dispatched."""
+
+        TOPIC = "interlock.approval.reserved"
+        action_id: str
+        amount_minor: int
+
+        def apply(self, aggregate: Approval) -> None:
+            """Hold the amount for that action."""
+            aggregate.reserved[self.action_id] = self.amount_minor
+
+    class Spent(Event):
+        """The action was carried out."""
+
+        TOPIC = "interlock.approval.spent"
+        action_id: str
+        amount_minor: int
+
+        def apply(self, aggregate: Approval) -> None:
+            """Turn the reservation into a spend."""
+            aggregate.reserved.pop(self.action_id, None)
+            aggregate.spent[self.action_id] = self.amount_minor
+
+    class Released(Event):
+        """The action was refused after it had been reserved, and did not happen."""
+
+        TOPIC = "interlock.approval.released"
+        action_id: str
+
+        def apply(self, aggregate: Approval) -> None:
+            """Give the reservation back."""
+            aggregate.reserved.pop(self.action_id, None)
+
+    class Revoked(Event):
+        """Somebody took it back."""
+
+        TOPIC = "interlock.approval.revoked"
+        by: str
+        note: str
+
+        def apply(self, aggregate: Approval) -> None:
+            """Let nothing more be sent under it."""
+            aggregate.revoked_at = self.timestamp
+            aggregate.revoked_by = self.by
+
+    def __init__(self, approval_id: str, terms: ApprovalTerms, timestamp: datetime) -> None:
+        """Begin with nothing reserved; the arguments are Granted's."""
+        self.approval_id = approval_id
+        self.terms = terms
+        self.expires_at = timestamp + timedelta(seconds=terms.expires_in_s)
+        self.revoked_at: datetime | None = None
+        self.revoked_by: str | None = None
+        self.reserved: dict[str, int] = {}
+        self.spent: dict[str, int] = {}
+
+    @classmethod
+    def grant(cls, aggregate_id: UUID, approval_id: str, terms: ApprovalTerms, at: datetime) -> Approval:
+        """Return a new approval with its Granted event pending."""
+        return cls._create(cls.Granted, id=aggregate_id, timestamp=at, approval_id=approval_id, terms=terms)
+
+    def state_for(self, action_id: UUID, effect: EffectRecord, at: datetime) -> ApprovalState:
+        """Return how it stands for this action. The action's own reservation does not count as used up by others."""
+        if self.revoked_at is not None:
+            return ApprovalState.REVOKED
+        if at >= self.expires_at:
+            return ApprovalState.EXPIRED
+        mine = action_id.hex
+        others = [key for key in (*self.reserved, *self.spent) if key != mine]
+        amount = effect.amount_minor or 0
+        remaining = self.remaining_minor(except_action=mine)
+        if len(others) >= self.terms.uses or (remaining is not None and remaining < amount):
+            return ApprovalState.USED_UP
+        return ApprovalState.LIVE
+
+    def remaining_minor(self, except_action: str | None = None) -> int | None:
+        """Return what is left of the cap, in the minor unit, beside what that action itself holds; None where there is no cap."""
+        if self.terms.cap_minor is None:
+            return None
+        held = sum(amount for key, amount in (*self.reserved.items(), *self.spent.items()) if key != except_action)
+        return self.terms.cap_minor - held
+
+    def reading(self, action_id: UUID, effect: EffectRecord, at: datetime) -> ApprovalReading:
+        """Return what an event or a receipt says about it at this moment."""
+        return ApprovalReading(
+            ref=ApprovalRef(self.approval_id),
+            state=self.state_for(action_id, effect, at),
+            held=True,
+            read_at=at,
+            cap_minor=self.terms.cap_minor,
+            currency=self.terms.currency,
+            remaining_minor=self.remaining_minor(action_id.hex),
+            by=self.terms.by,
+            expires_at=self.expires_at,
+            version=self.version,
+            misfit=misfit(
+                effect,
+                cap_minor=self.terms.cap_minor,
+                currency=self.terms.currency,
+                fingerprint=self.terms.fingerprint,
+            ),
+        )
+
+    def reserve(self, action_id: UUID, effect: EffectRecord, at: datetime) -> None:
+        """Hold the effect's amount for the action, unless it is held already."""
+        if action_id.hex not in self.reserved:
+            self._trigger(self.Reserved, at, action_id=action_id.hex, amount_minor=effect.amount_minor or 0)
+
+    def spend(self, action_id: UUID, effect: EffectRecord, at: datetime) -> None:
+        """Record that the action was carried out, reserved before or not."""
+        if action_id.hex not in self.spent:
+            self._trigger(self.Spent, at, action_id=action_id.hex, amount_minor=effect.amount_minor or 0)
+
+    def release(self, action_id: UUID, at: datetime) -> None:
+        """Give the action's reservation back, where it has one."""
+        if action_id.hex in self.reserved:
+            self._trigger(self.Released, at, action_id=action_id.hex)
+
+    def revoke(self, by: str, note: str, at: datetime) -> None:
+        """Take it back; revoking twice changes nothing."""
+        if self.revoked_at is None:
+            self._trigger(self.Revoked, at, by=by, note=note)
+
+    def _trigger(self, event: type[CanMutateAggregate[UUID]], at: datetime, **fields: Any) -> None:
+        self.trigger_event(event, timestamp=at, **fields)

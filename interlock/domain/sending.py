@@ -1,0 +1,190 @@
+"""One send: announced, made, and its answer taken. What it leaves is an ending, or doubt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from interlock.domain.action import Claim, Door, Doubt, GatedAction, SendPurpose, Via
+from interlock.domain.answers import Declined, Done, KeyState, NotSent, SendAnswer, Unknown
+from interlock.domain.checking import Checked, check
+from interlock.domain.endings import Pending, PendingReason, Refusal, Step, record_done, record_refusal
+from interlock.domain.profiles import CapabilityProfile
+from interlock.domain.requests import Append, AppendAnswer, Now, Protocol, Send, SleepUntil, StillAt
+
+CLAIM_MARGIN_S = 5
+"""How far inside the claim's time to live a send's deadline has to be (DESIGN: claims)."""
+
+NOT_SENT_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+"""How long to wait before a request that was not sent is tried again; the last pause repeats until the deadline."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sender:
+    """The gate that runs the protocol, and the profile of the target that it sends to.
+
+    Args:
+        holder: the gate's random id.
+        host: where it runs.
+        pid: its process.
+        lock: the handle of its liveness lock, where it has one.
+        claim_ttl_s: for how long its claims hold.
+        profile: what the target promises.
+        sends_per_pass: after how many unanswered sends it lets the caller decide when to go on.
+    """
+
+    holder: str
+    host: str
+    pid: int
+    lock: str | None
+    claim_ttl_s: float
+    profile: CapabilityProfile
+    sends_per_pass: int = 2
+
+    def claim(self, action: GatedAction, at: datetime) -> Claim:
+        """Return a claim of the next term."""
+        return Claim(
+            holder=self.holder,
+            term=action.claim.term + 1 if action.claim else 1,
+            host=self.host,
+            pid=self.pid,
+            lock=self.lock,
+            expires_at=at + timedelta(seconds=self.claim_ttl_s),
+        )
+
+
+def key_still_deduped(action: GatedAction, attempt: int, profile: CapabilityProfile, at: datetime) -> bool:
+    """Whether the provider still knows this attempt's key, counted from the *first* dispatch of that key."""
+    expires = profile.key_expires(action.first_dispatch_of(attempt).timestamp)
+    return expires is not None and at < expires
+
+
+def announce(
+    action: GatedAction, sender: Sender, checked: Checked, attempt: int, purpose: SendPurpose = SendPurpose.EXECUTE
+) -> Protocol[AppendAnswer]:
+    """Make the next send durable before it is made (I1), with the approval reserved or asserted beside it (I3)."""
+    now = yield from Now()
+    claim, deadline_s = action.claim, sender.profile.send_deadline_s
+    if claim is None or claim.expires_at < now + timedelta(seconds=deadline_s + CLAIM_MARGIN_S):
+        action.take_claim(sender.claim(action, now), "sending" if claim else "first", now)
+    action.dispatch(attempt, purpose, checked.checks, sender.profile, now)
+    if purpose is SendPurpose.READ_STORED:
+        # Its key is used up, so it can only replay: a revoked approval must not keep the stored answer from being read.
+        return (yield from Append(action))
+    if checked.approval is not None:
+        checked.approval.reserve(action.id, action.intent.effect, now)
+    return (yield from Append(action, checked.approval))
+
+
+def announce_and_send(action: GatedAction, sender: Sender, checked: Checked, attempt: int, doubt: Doubt) -> Protocol[Step]:
+    """Announce a send, make it, and take its answer."""
+    announced = yield from announce(action, sender, checked, attempt)
+    if announced is not AppendAnswer.APPENDED:
+        return announced
+    answer = yield from send(action, sender, fresh_key=doubt.nothing_sent)
+    if answer is None:
+        return AppendAnswer.ACTION_MOVED
+    return (yield from take_answer(action, sender, doubt, answer))
+
+
+def send(action: GatedAction, sender: Sender, *, fresh_key: bool) -> Protocol[SendAnswer | None]:
+    """Check term, deadline and key window right before the write, and send. None: somebody else took over; nothing was sent.
+
+    Args:
+        action: its last dispatch is the send to make.
+        sender: who sends.
+        fresh_key: whether nothing was ever sent under the key, so that its window does not matter.
+    """
+    dispatch = action.last_dispatch
+    if not (yield from StillAt(action.id, action.version)):
+        return None
+    now = yield from Now()
+    if now >= dispatch.deadline_at:
+        return NotSent("its deadline was over before the write")
+    if not fresh_key and sender.profile.dedupes and not key_still_deduped(action, dispatch.attempt, sender.profile, now):
+        return NotSent("its key's window was over before the write")
+    return (yield from Send(action.id, action.intent.effect, dispatch.idempotency_key, dispatch.deadline_at))
+
+
+def take_answer(action: GatedAction, sender: Sender, doubt: Doubt, answer: SendAnswer) -> Protocol[Step]:
+    """Turn the answer into an ending where it is definite, and into doubt where it is not (I6)."""
+    doubt = replace(doubt, sends=doubt.sends + 1)
+    match answer:
+        case Done(evidence):
+            via = Via.FIRST_SEND if doubt.nothing_sent and not evidence.replayed else Via.RETRY_IDEMPOTENT
+            return (yield from record_done(action, evidence, via))
+        case Declined(replayed=replayed) if replayed or doubt.nothing_sent:
+            return (yield from refuse_declined(action, answer, at_recovery=not doubt.nothing_sent))
+        case Declined():
+            return replace(doubt, declined=answer)  # rule 4: a no to a resend is not a no to the action
+        case NotSent(why) if doubt.nothing_sent:
+            return (yield from try_again(action, sender, doubt, why))
+        case NotSent(why):
+            return (yield from pend(action, sender, doubt, PendingReason.NOT_SENT, why))
+        case Unknown(why, KeyState.IN_PROGRESS):
+            kept = replace(doubt, nothing_sent=False)
+            return (yield from pend(action, sender, kept, PendingReason.PROVIDER_BUSY, why))
+        case Unknown(_, key):
+            return replace(doubt, nothing_sent=False, key=doubt.key if key is KeyState.OPEN else key)
+
+
+def refuse_declined(action: GatedAction, declined: Declined, *, at_recovery: bool) -> Protocol[Step]:
+    """End the action with the provider's own definite no."""
+    refusal = Refusal(
+        code=f"declined:{declined.code}",
+        words=declined.words,
+        door=Door.ANSWERED,
+        at_recovery=at_recovery,
+        possible="decide again on what the provider says, under a new approval",
+    )
+    return (yield from record_refusal(action, refusal, None))
+
+
+def try_again(action: GatedAction, sender: Sender, doubt: Doubt, why: str) -> Protocol[Step]:
+    """Try what was provably not sent again under the claim, checking everything again, until the deadline."""
+    until = action.first_dispatch_of(action.attempt).deadline_at
+    for pause in range(len(action.dispatches) - 1, len(action.dispatches) + 1000):
+        now = yield from Now()
+        again_at = now + timedelta(seconds=NOT_SENT_PAUSES_S[min(pause, len(NOT_SENT_PAUSES_S) - 1)])
+        if again_at >= until:
+            break
+        yield from SleepUntil(again_at)
+        checked = yield from check(action.id, action.intent)
+        if checked.unreadable is not None:
+            continue
+        if checked.objection is not None:
+            return (yield from refuse_unsent(action, checked, at_recovery=False))
+        return (yield from announce_and_send(action, sender, checked, action.attempt, doubt))
+    return (yield from pend(action, sender, doubt, PendingReason.NOT_SENT, why))
+
+
+def refuse_unsent(action: GatedAction, checked: Checked, *, at_recovery: bool) -> Protocol[Step]:
+    """Refuse an action of which nothing was ever sent."""
+    objection = checked.objection
+    assert objection is not None, "it refuses because of an objection"
+    refusal = Refusal(
+        code=objection.code,
+        words=objection.words,
+        possible=objection.possible,
+        door=Door.NOTHING_SENT,
+        at_recovery=at_recovery,
+    )
+    return (yield from record_refusal(action, refusal, checked.checks))
+
+
+def pend(
+    action: GatedAction,
+    sender: Sender,
+    doubt: Doubt,
+    reason: PendingReason,
+    words: str,
+    retry_at: datetime | None = None,
+) -> Protocol[Step]:
+    """Leave the action as it is until `retry_at`, with what was learned written down first."""
+    now = yield from Now()
+    kept = doubt.to_keep()
+    if doubt.worth_keeping and kept != action.doubt:
+        action.take_claim(sender.claim(action, now), f"waiting: {reason}", now, kept)
+        if (yield from Append(action)) is not AppendAnswer.APPENDED:
+            return AppendAnswer.ACTION_MOVED
+    return Pending(action, reason, retry_at or now + timedelta(seconds=1), words)

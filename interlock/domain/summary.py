@@ -1,0 +1,85 @@
+"""The summary of an action: what the journal keeps in a row, in the events' own transaction, to find actions by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from interlock.domain.action import GatedAction, Status
+from interlock.domain.answers import Settlement
+
+IN_FLIGHT = "IN_FLIGHT"
+"""What the outside calls an action without an ending."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActionSummary:
+    """What an action is found by.
+
+    Args:
+        action_id: the action.
+        version: of its last event.
+        key: the caller's name for it; None after erasure.
+        status: COMMITTED, REFUSED, AMBIGUOUS, or IN_FLIGHT.
+        target: the target's name.
+        subject: what is acted on.
+        approval_id: under whose authority.
+        amount_minor: in the currency's minor unit, where money is moved.
+        currency: of the amount.
+        via: how a commit was established.
+        code: why it was refused, or why nobody knows.
+        attention: whether a person has to look at it.
+        claim_expires_at: when an action in flight may be taken over at the latest.
+        intended_at: the time of its first event.
+        changed_at: the time of its last event.
+    """
+
+    action_id: str
+    version: int
+    key: str | None
+    status: str
+    target: str
+    subject: str
+    approval_id: str
+    amount_minor: int | None
+    currency: str | None
+    via: str | None
+    code: str | None
+    attention: bool
+    claim_expires_at: datetime | None
+    intended_at: datetime
+    changed_at: datetime
+
+
+def summarize(action: GatedAction) -> ActionSummary:
+    """Return the summary of an action as it is in memory, pending events included."""
+    effect, ending = action.intent.effect, action.ending
+    return ActionSummary(
+        action_id=action.id.hex,
+        version=action.version,
+        key=action.key,
+        status=action.status.value if action.ended else IN_FLIGHT,
+        target=effect.target,
+        subject=effect.subject,
+        approval_id=action.intent.approval.id,
+        amount_minor=effect.amount_minor,
+        currency=effect.currency,
+        via=ending.via.value if isinstance(ending, GatedAction.Committed) else None,
+        code=ending.code if isinstance(ending, GatedAction.Refused | GatedAction.Ambiguous) else None,
+        attention=needs_attention(action),
+        claim_expires_at=action.claim.expires_at if action.claim and not action.ended else None,
+        intended_at=action.created_on,
+        changed_at=action.modified_on,
+    )
+
+
+def needs_attention(action: GatedAction) -> bool:
+    """Whether a person has to look: it is Ambiguous, refused with a way forward, or done and not final at the provider."""
+    ending = action.ending
+    if action.status is Status.AMBIGUOUS:
+        return True
+    if isinstance(ending, GatedAction.Refused):
+        return bool(ending.possible)
+    if isinstance(ending, GatedAction.Committed) and ending.evidence is not None:
+        return ending.evidence.settlement is not Settlement.FINAL
+    return False

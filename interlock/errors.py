@@ -1,0 +1,141 @@
+"""Every error that Interlock raises.
+
+    InterlockError
+    ├── InvalidInput                 nothing was written, nothing was sent
+    │   ├── InvalidKey
+    │   ├── InvalidEffect
+    │   ├── InvalidPremise
+    │   ├── InvalidApproval
+    │   ├── InvalidConfiguration
+    │   ├── ActionMismatch
+    │   ├── UnknownTarget
+    │   ├── UnknownAction
+    │   ├── UnknownApproval
+    │   └── ApprovalNotUsable
+    ├── PremiseUnreadable            nothing was written, nothing was sent
+    ├── NotResolvable                nothing was written
+    ├── JournalError
+    │   ├── JournalUnavailable       down, full, read-only, or too busy
+    │   ├── JournalTooNew
+    │   ├── JournalCorrupt
+    │   └── GateClosed
+    └── OutcomeNotRecorded           it was sent, and the journal does not say so yet
+
+Refused, Ambiguous and InFlight are outcomes and not errors: see `interlock.outcomes`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from interlock.domain.answers import Evidence
+
+
+class InterlockError(Exception):
+    """The root of all errors of this library."""
+
+
+class InvalidInput(InterlockError, ValueError):
+    """What was asked for can't be done as asked. Nothing was written and nothing was sent; correct the call."""
+
+
+class InvalidKey(InvalidInput):
+    """The key of an action is empty, too long or not printable."""
+
+
+class InvalidEffect(InvalidInput):
+    """The effect is malformed: a wrong type, an amount out of range, an unknown currency, an unknown field."""
+
+
+class InvalidPremise(InvalidInput):
+    """A premise is malformed, or names a policy that is not registered."""
+
+
+class InvalidApproval(InvalidInput):
+    """An approval can't be granted as asked, or was granted before under other terms."""
+
+
+class InvalidConfiguration(InvalidInput):
+    """The gate can't be opened with these settings."""
+
+
+class ActionMismatch(InvalidInput):
+    """The key already names an action with another effect (I5). That action is unchanged; use another key for another effect."""
+
+    def __init__(self, key: str, recorded_fingerprint: str, given_fingerprint: str) -> None:
+        """Keep both fingerprints, so that a caller can tell which effect is recorded."""
+        self.key = key
+        self.recorded_fingerprint = recorded_fingerprint
+        self.given_fingerprint = given_fingerprint
+        super().__init__(
+            f"key {key!r} already names an action with effect {recorded_fingerprint}, not {given_fingerprint}; "
+            "nothing was written or sent. Fire the recorded effect again, or use a new key for a new action."
+        )
+
+
+class UnknownTarget(InvalidInput):
+    """No target of that name is registered at this gate. Register it with `Gate.open(targets=…)`."""
+
+
+class UnknownAction(InvalidInput):
+    """The journal knows no action under that key."""
+
+
+class UnknownApproval(InvalidInput):
+    """The journal knows no approval under that id."""
+
+
+class ApprovalNotUsable(InvalidInput):
+    """The approval is missing, of another currency, for another effect, or its cap is below the amount.
+
+    Nothing was written or sent, and the key is not used up.
+    """
+
+
+class PremiseUnreadable(InterlockError):
+    """A premise could not be read before the first commit (I4).
+
+    Nothing was written or sent, and the key is not used up: fire again when the provider can be read.
+    """
+
+
+class NotResolvable(InterlockError):
+    """A person's word can't be taken: the action is not Ambiguous, or its door is still open (rule 7). Nothing was written."""
+
+
+class JournalError(InterlockError):
+    """The journal could not do what was asked. What the message does not call written was not acted upon: nothing was sent."""
+
+
+class JournalUnavailable(JournalError):
+    """The journal is down, full, read-only or too busy. Nothing was sent. Repair it and fire again under the same key."""
+
+
+class JournalTooNew(JournalError):
+    """The journal was written by a newer version of Interlock. Nothing was read or written; upgrade this program."""
+
+
+class JournalCorrupt(JournalError):
+    """A stored event can't be read back as what it says it is. Nothing was sent; run `interlock verify` to see where."""
+
+
+class GateClosed(JournalError):
+    """The gate or the journal was closed. Nothing was written or sent; open a new one."""
+
+
+class OutcomeNotRecorded(InterlockError):
+    """The provider carried the action out, and the journal could not be told.
+
+    It was sent; it is not recorded. Do not fire it under another key: fire again under the same key, or run `recover`, once the
+    journal is back. `evidence` is what the provider answered.
+    """
+
+    def __init__(self, key: str, evidence: Evidence, why: str) -> None:
+        """Keep the evidence: until the journal has it, this exception is its only holder."""
+        self.key = key
+        self.evidence = evidence
+        super().__init__(
+            f"action {key!r} was carried out by the provider ({evidence.reference}) and could not be recorded: {why}. "
+            "Do not fire it under another key; fire it again under this one, or run recover()."
+        )
