@@ -1,0 +1,1 @@
+"""What touches the world: journals, locks, clocks, transports."""

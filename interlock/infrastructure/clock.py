@@ -1,0 +1,50 @@
+"""Clocks: the time of the world, and durations that go on while the process is stopped."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Where a gate gets its time from."""
+
+    def now(self) -> datetime:
+        """Return the time, in UTC."""
+        ...
+
+
+class SystemClock:
+    """The clock of this machine. All processes on one SQLite journal share it."""
+
+    def now(self) -> datetime:
+        """Return the time, in UTC."""
+        return datetime.now(UTC)
+
+
+def _elapsing_clock() -> Callable[[], float]:
+    boottime = getattr(time, "CLOCK_BOOTTIME", None)
+    if boottime is None:
+        return time.monotonic
+    return lambda: time.clock_gettime(boottime)
+
+
+elapsing_s = _elapsing_clock()
+"""Seconds on a clock that no one sets, and that goes on while the process is stopped or the machine sleeps."""
+
+
+class WallDeadline:
+    """A deadline measured from the moment it is made, so that a clock that is set meanwhile moves nothing.
+
+    Args:
+        remaining: how long from now.
+    """
+
+    def __init__(self, remaining: timedelta) -> None:
+        self._at_s = elapsing_s() + remaining.total_seconds()
+
+    def remaining_s(self) -> float:
+        """Return the seconds left, zero or less when it is over."""
+        return self._at_s - elapsing_s()

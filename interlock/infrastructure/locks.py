@@ -1,0 +1,141 @@
+"""Liveness locks: the operating system drops a gate's lock when the gate dies, within a millisecond.
+
+A lock is a file beside the journal, held with `flock` for the life of the gate. The holder is a gate with a random id and not a
+process: pids are used again, and containers share host names or change them with every start. What says whether a lock can be
+asked from here is the running kernel, which all containers of a host share. Where there is no `flock` (Windows), a gate has no
+lock, and the claim's time to live decides alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import secrets
+import socket
+import sys
+from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
+
+from interlock.domain.requests import Liveness
+from interlock.errors import JournalUnavailable
+
+
+def hostname() -> str:
+    """Return this host's name, for a person to read; nothing is concluded from it."""
+    return socket.gethostname()
+
+
+def _realm() -> str:
+    """Return what names this kernel since it was started: within it, a free lock proves that its holder is gone."""
+    try:
+        name = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii")
+    except OSError:
+        name = socket.gethostname()
+    return hashlib.sha256(name.encode()).hexdigest()[:8]
+
+
+class LivenessLocks:
+    """The lock of one gate, and a way to ask about the locks of others.
+
+    Args:
+        folder: where the lock files are; shared by all gates of one journal on this host.
+
+    Attributes:
+        holder: the gate's random id.
+        handle: the name of its lock file, None where there are no locks.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._fd: int | None = None
+        self._take()
+
+    def _take(self) -> None:
+        self.holder = secrets.token_hex(16)
+        self.handle: str | None = None
+        if sys.platform == "win32":
+            return
+        handle = f"{_realm()}-{self.holder}"
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            self._fd = os.open(self._path(handle), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # Somebody who sweeps dead locks was between our two calls. Ids are cheap.
+            self._close()
+            self._take()
+            return
+        except OSError as error:
+            raise JournalUnavailable(f"no lock can be made in {self._folder}: {error}; nothing was written") from error
+        self.handle = handle
+
+    def probe(self, handle: str) -> Liveness:
+        """Say whether the gate with this lock is alive.
+
+        Args:
+            handle: the name of its lock file, as its claim has it.
+
+        Returns:
+            ALIVE, GONE, or UNKNOWN where there are no locks or the lock is another kernel's. A file that is missing was
+            removed by its holder's `close`, or by somebody who found it free: its holder is gone.
+        """
+        if sys.platform == "win32" or not handle.startswith(f"{_realm()}-"):
+            return Liveness.UNKNOWN
+        if handle == self.handle:
+            return Liveness.ALIVE
+        try:
+            fd = os.open(self._path(handle), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return Liveness.GONE
+        except OSError:
+            return Liveness.UNKNOWN
+        try:
+            # Shared, so that two who ask about a dead holder at once don't take each other for it.
+            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return Liveness.ALIVE
+        except OSError:
+            return Liveness.UNKNOWN
+        finally:
+            os.close(fd)
+        return Liveness.GONE
+
+    def sweep(self) -> None:
+        """Remove the lock files of the dead, so that they do not pile up."""
+        if sys.platform == "win32":
+            return
+        for path in self._folder.glob("*.lock"):
+            with contextlib.suppress(OSError):
+                fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+                try:
+                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    path.unlink()
+                finally:
+                    os.close(fd)
+
+    def renew_after_fork(self) -> None:
+        """Become another holder in a forked child.
+
+        The inherited descriptor is closed and *not* unlocked: an unlock would drop the parent's lock, and keeping it open would
+        hide the parent's death.
+        """
+        self._close()
+        self._take()
+
+    def release(self) -> None:
+        """Remove the lock, and drop it. Releasing twice does nothing."""
+        if self._fd is not None and self.handle is not None:
+            self._path(self.handle).unlink(missing_ok=True)
+        self._close()
+        self.handle = None
+
+    def _close(self) -> None:
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+    def _path(self, handle: str) -> Path:
+        return self._folder / f"{handle}.lock"

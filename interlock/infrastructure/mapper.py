@@ -1,0 +1,61 @@
+"""The mapper: domain events to bytes and back, strictly by type (ADR 2)."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any
+from uuid import UUID
+
+import msgspec
+from eventsourcing.domain import DomainEventProtocol
+from eventsourcing.persistence import JSONTranscoder, Mapper, StoredEvent
+from eventsourcing.utils import TopicError, get_topic, resolve_topic
+
+from interlock.errors import JournalCorrupt
+
+_SALT = "_salt"
+
+
+class EventMapper(Mapper[UUID]):
+    """Stores an event's fields as JSON with a salt of its own; no compressor and no cipher, whatever the environment says."""
+
+    def __init__(self) -> None:
+        """Give the base what it wants; its transcoder is never used."""
+        super().__init__(JSONTranscoder())
+
+    def to_stored_event(self, domain_event: DomainEventProtocol[UUID]) -> StoredEvent:
+        """Return the event as it is stored."""
+        state: dict[str, Any] = dict(vars(domain_event))
+        originator_id, version = state.pop("originator_id"), state.pop("originator_version")
+        class_version = getattr(type(domain_event), "class_version", 1)
+        if class_version > 1:
+            state["class_version"] = class_version
+        state[_SALT] = secrets.token_hex(16)
+        return StoredEvent(originator_id, version, get_topic(type(domain_event)), msgspec.json.encode(state))
+
+    def to_domain_event(self, stored_event: StoredEvent) -> DomainEventProtocol[UUID]:
+        """Return the event again.
+
+        Raises:
+            JournalCorrupt: the topic is unknown, or the state is not what an event of that topic holds.
+        """
+        try:
+            event_class = resolve_topic(stored_event.topic)
+            state: dict[str, Any] = msgspec.json.decode(stored_event.state)
+            state.pop(_SALT)
+            _upcast(event_class, state)
+            state["originator_id"] = stored_event.originator_id
+            state["originator_version"] = stored_event.originator_version
+            event: DomainEventProtocol[UUID] = msgspec.convert(state, event_class)
+        except (TopicError, msgspec.MsgspecError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
+            raise JournalCorrupt(
+                f"event {stored_event.originator_version} of {stored_event.originator_id} ({stored_event.topic}) can't be read: "
+                f"{type(error).__name__}; nothing was sent, run `interlock verify`"
+            ) from error
+        return event
+
+
+def _upcast(event_class: Any, state: dict[str, Any]) -> None:
+    stored_version = state.pop("class_version", 1)
+    for version in range(stored_version, getattr(event_class, "class_version", 1)):
+        getattr(event_class, f"upcast_v{version}_v{version + 1}")(state)

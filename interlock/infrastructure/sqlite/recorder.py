@@ -1,0 +1,153 @@
+"""The recorder: events, their digests, names and the summary row, in one immediate transaction."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from eventsourcing.persistence import StoredEvent
+from eventsourcing.sqlite import SQLiteApplicationRecorder
+
+from interlock.domain.records import leaf_hash, record, state_digest
+from interlock.domain.summary import ActionSummary
+from interlock.infrastructure.sqlite.database import Datastore
+
+SUMMARY_COLUMNS = tuple(field.name for field in fields(ActionSummary))
+
+_UPSERT_SUMMARY = (
+    f"INSERT INTO receipts ({', '.join(SUMMARY_COLUMNS)}) VALUES ({', '.join('?' * len(SUMMARY_COLUMNS))}) "  # noqa: S608 - our own names
+    f"ON CONFLICT (action_id) DO UPDATE SET {', '.join(f'{c} = excluded.{c}' for c in SUMMARY_COLUMNS[1:])}"
+)
+
+
+class Moved(Exception):
+    """Somebody else wrote to an aggregate, or took a name; nothing was written."""
+
+    def __init__(self, aggregate_id: UUID) -> None:
+        self.aggregate_id = aggregate_id
+        super().__init__(str(aggregate_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name that an aggregate takes with its first event."""
+
+    kind: str
+    digest: bytes
+    aggregate_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is written in one transaction, beside the events.
+
+    Args:
+        names: taken by new aggregates.
+        expected: the version that each aggregate has to be at; its transaction fails otherwise (I3, rule 5).
+        summary: the action's row.
+    """
+
+    names: tuple[Name, ...]
+    expected: tuple[tuple[UUID, int], ...]
+    summary: ActionSummary | None
+
+
+class Recorder(SQLiteApplicationRecorder):
+    """eventsourcing's recorder on our table.
+
+    `insert_events` is overridden and not `_insert_events`, which runs in a deferred transaction.
+    """
+
+    datastore: Datastore
+
+    def __init__(self, datastore: Datastore, log: str) -> None:
+        super().__init__(datastore)
+        self._log = log
+
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int]:
+        """Write the events and their batch, or nothing.
+
+        Raises:
+            Moved: an aggregate is not at the expected version, or a name is taken.
+        """
+        batch: Batch = kwargs["batch"]
+        with self.datastore.immediate() as cursor:
+            heads = {aggregate_id: _require_version(cursor, aggregate_id, n) for aggregate_id, n in batch.expected}
+            for name in batch.names:
+                _take_name(cursor, name)
+            first = _next_position(cursor)
+            for position, event in enumerate(stored_events, first):
+                heads[UUID(str(event.originator_id))] = self._insert(cursor, position, event, heads)
+            if batch.summary is not None:
+                cursor.execute(_UPSERT_SUMMARY, summary_values(batch.summary))
+        return range(first, first + len(stored_events))
+
+    def _insert(self, cursor: sqlite3.Cursor, position: int, event: StoredEvent, heads: dict[UUID, bytes | None]) -> bytes:
+        aggregate_id = UUID(str(event.originator_id))
+        digest = state_digest(event.state)
+        header = record(
+            log=self._log,
+            aggregate_id=aggregate_id,
+            version=event.originator_version,
+            topic=event.topic,
+            state=digest,
+            prev=heads[aggregate_id],
+        )
+        leaf = leaf_hash(header)
+        cursor.execute(
+            "INSERT INTO stored_events VALUES (?, ?, ?, ?, ?, ?, ?)",
+            (position, aggregate_id.hex, event.originator_version, event.topic, event.state, digest, leaf),
+        )
+        return leaf
+
+    def select_named(self, kind: str, digest: bytes) -> list[StoredEvent]:
+        """Return the events of the aggregate that has this name; none where the name is free."""
+        with self.datastore.reading() as cursor:
+            rows = cursor.execute(
+                "SELECT originator_id, originator_version, topic, state FROM stored_events WHERE originator_id = "
+                "(SELECT aggregate_id FROM names WHERE kind = ? AND digest = ?) ORDER BY originator_version",
+                (kind, digest),
+            ).fetchall()
+        return [StoredEvent(UUID(row[0]), row[1], row[2], row[3]) for row in rows]
+
+    def holds(self, event: StoredEvent) -> bool:
+        """Whether exactly this event is stored: its salt is random, so equal bytes are our own (I8)."""
+        with self.datastore.reading() as cursor:
+            row = cursor.execute(
+                "SELECT state FROM stored_events WHERE originator_id = ? AND originator_version = ?",
+                (UUID(str(event.originator_id)).hex, event.originator_version),
+            ).fetchone()
+        return row is not None and row["state"] == event.state
+
+
+def summary_values(summary: ActionSummary) -> tuple[Any, ...]:
+    """Return the summary as the columns of its row."""
+    values = (getattr(summary, column) for column in SUMMARY_COLUMNS)
+    return tuple(value.isoformat(timespec="microseconds") if isinstance(value, datetime) else value for value in values)
+
+
+def _require_version(cursor: sqlite3.Cursor, aggregate_id: UUID, version: int) -> bytes | None:
+    row = cursor.execute(
+        "SELECT originator_version, leaf_hash FROM stored_events "
+        "WHERE originator_id = ? ORDER BY originator_version DESC LIMIT 1",
+        (aggregate_id.hex,),
+    ).fetchone()
+    if (row["originator_version"] if row else 0) != version:
+        raise Moved(aggregate_id)
+    return row["leaf_hash"] if row else None
+
+
+def _take_name(cursor: sqlite3.Cursor, name: Name) -> None:
+    taken = cursor.execute("SELECT 1 FROM names WHERE kind = ? AND digest = ?", (name.kind, name.digest)).fetchone()
+    if taken is not None:
+        raise Moved(name.aggregate_id)
+    cursor.execute("INSERT INTO names VALUES (?, ?, ?)", (name.kind, name.digest, name.aggregate_id.hex))
+
+
+def _next_position(cursor: sqlite3.Cursor) -> int:
+    row = cursor.execute("SELECT position FROM stored_events ORDER BY position DESC LIMIT 1").fetchone()
+    return int(row["position"]) + 1 if row else 1
