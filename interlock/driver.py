@@ -1,0 +1,229 @@
+"""The driver: performs what the protocol asks for, and gives back what came of it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from functools import singledispatchmethod
+from typing import Any, TypeVar
+from uuid import UUID
+
+from interlock.domain import requests
+from interlock.domain.action import GatedAction, Intent
+from interlock.domain.answers import BurnAnswer, LookupAnswer, SendAnswer
+from interlock.domain.approvals import Approval, ApprovalReading, ApprovalState, misfit
+from interlock.domain.effects import Effect
+from interlock.domain.ports import ApprovalSource, Target
+from interlock.domain.premises import Premise, PremisePolicy, PremiseReading, Purpose, judge_premise, unreadable
+from interlock.domain.requests import AppendAnswer, Liveness, Protocol, Request
+from interlock.errors import GateClosed
+from interlock.infrastructure.clock import Clock, WallDeadline
+from interlock.infrastructure.ids import time_ordered_id
+from interlock.infrastructure.locks import LivenessLocks
+from interlock.infrastructure.sqlite.journal import SQLiteJournal
+
+R = TypeVar("R")
+
+READ_DEADLINE_S = 15.0
+"""How long a lookup or a burn may take. A read that is cut off is not known, and tried again."""
+
+
+def drive(protocol: Protocol[R], perform: Callable[[Request[Any]], Any]) -> R:
+    """Run a protocol to its end; an exception of `perform` is raised inside it, where it may be given a meaning."""
+    try:
+        request = next(protocol)
+        while True:
+            try:
+                answer = perform(request)
+            except Exception as error:  # noqa: BLE001 - it is handed on, not swallowed
+                request = protocol.throw(error)
+            else:
+                request = protocol.send(answer)
+    except StopIteration as stop:
+        result: R = stop.value
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class Registry:
+    """What recovery finds again by name."""
+
+    targets: Mapping[str, Target[Any]]
+    policies: Mapping[str, PremisePolicy]
+    approval_sources: Mapping[str, ApprovalSource]
+
+
+class AtWork:
+    """Which actions a thread of this gate is at work on: another thread must not take them for abandoned."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._actions: dict[UUID, int] = {}
+
+    def __contains__(self, action_id: UUID) -> bool:
+        """Whether another thread than the calling one is at work on it."""
+        with self._lock:
+            return self._actions.get(action_id, threading.get_ident()) != threading.get_ident()
+
+    def begin(self, action_id: UUID) -> bool:
+        """Note that the calling thread is at work on it, unless another one is already; return whether it is noted."""
+        with self._lock:
+            return self._actions.setdefault(action_id, threading.get_ident()) == threading.get_ident()
+
+    @contextmanager
+    def scope(self) -> Generator[None]:
+        """Forget what the calling thread began in here."""
+        try:
+            yield
+        finally:
+            with self._lock:
+                mine = threading.get_ident()
+                self._actions = {key: thread for key, thread in self._actions.items() if thread != mine}
+
+
+class Driver:
+    """Performs requests for one gate. Threads share it."""
+
+    def __init__(self, journal: SQLiteJournal, registry: Registry, locks: LivenessLocks, clock: Clock) -> None:
+        self.journal = journal
+        self.registry = registry
+        self.locks = locks
+        self.clock = clock
+        self.closing = threading.Event()
+        self.at_work = AtWork()
+
+    def run(self, protocol: Protocol[R]) -> R:
+        """Run a protocol on the calling thread."""
+        with self.at_work.scope():
+            return drive(protocol, self.perform)
+
+    def renew_after_fork(self) -> None:
+        """Become another holder, with connections of its own, in a forked child."""
+        self.journal.renew_after_fork()
+        self.locks.renew_after_fork()
+        self.closing = threading.Event()
+        self.at_work = AtWork()
+
+    @singledispatchmethod
+    def perform(self, request: Request[Any]) -> Any:
+        """Do what the request says, and return its answer."""
+        raise TypeError(f"no way to perform {type(request).__name__}")
+
+    @perform.register
+    def _(self, request: requests.Now) -> datetime:
+        del request
+        return self.clock.now()
+
+    @perform.register
+    def _(self, request: requests.NewActionId) -> UUID:
+        del request
+        action_id = time_ordered_id(self.clock.now())
+        self.at_work.begin(action_id)
+        return action_id
+
+    @perform.register
+    def _(self, request: requests.FindAction) -> GatedAction | None:
+        return self.journal.find_action(request.key)
+
+    @perform.register
+    def _(self, request: requests.LoadAction) -> GatedAction:
+        return self.journal.load_action(request.action_id)
+
+    @perform.register
+    def _(self, request: requests.LoadApproval) -> Approval | None:
+        return self.journal.find_approval(request.approval_id)
+
+    @perform.register
+    def _(self, request: requests.ReadExternalApproval) -> ApprovalReading:
+        return read_external(self.registry.approval_sources, request.intent, self.clock.now())
+
+    @perform.register
+    def _(self, request: requests.ReadPremises) -> tuple[PremiseReading, ...]:
+        return tuple(self._read(premise, request) for premise in request.intent.premises)
+
+    @perform.register
+    def _(self, request: requests.Append) -> AppendAnswer:
+        return self.journal.append(request.action, request.approval)
+
+    @perform.register
+    def _(self, request: requests.StillAt) -> bool:
+        return self.journal.version_of(request.action_id) == request.version
+
+    @perform.register
+    def _(self, request: requests.ProbeHolder) -> Liveness:
+        if request.claim.holder == self.locks.holder:
+            return Liveness.IDLE if self.at_work.begin(request.action_id) else Liveness.ALIVE
+        return self.locks.probe(request.claim.lock) if request.claim.lock else Liveness.UNKNOWN
+
+    @perform.register
+    def _(self, request: requests.Send) -> SendAnswer:
+        target, effect = self._effect(request)
+        return target.send(
+            effect,
+            action_id=request.action_id,
+            idempotency_key=request.idempotency_key,
+            deadline=WallDeadline(request.deadline_at - self.clock.now()),
+        )
+
+    @perform.register
+    def _(self, request: requests.LookUp) -> LookupAnswer:
+        target, effect = self._effect(request)
+        return target.lookup(effect, action_id=request.action_id, deadline=_read_deadline())
+
+    @perform.register
+    def _(self, request: requests.Burn) -> BurnAnswer:
+        target, effect = self._effect(request)
+        return target.burn(
+            effect, action_id=request.action_id, idempotency_key=request.idempotency_key, deadline=_read_deadline()
+        )
+
+    @perform.register
+    def _(self, request: requests.SleepUntil) -> None:
+        pause_s = (request.at - self.clock.now()).total_seconds()
+        if self.closing.wait(max(0.0, pause_s)):
+            raise GateClosed("the gate was closed while an action waited to be sent; recover() goes on with it")
+
+    def _effect(self, request: requests.Send | requests.LookUp | requests.Burn) -> tuple[Target[Any], Effect[Any]]:
+        target = self.registry.targets[request.effect.target]
+        return target, request.effect.effect(target.codec)
+
+    def _read(self, premise: Premise, request: requests.ReadPremises) -> PremiseReading:
+        """Read one premise again. Whatever goes wrong, it is unreadable, and never unchanged (I4)."""
+        purpose = Purpose(request.action_id, request.intent.effect, request.intent.references)
+        try:
+            now = self.registry.targets[premise.target].observe(premise.subject)
+            return judge_premise(premise, now, self.registry.policies[premise.policy], purpose)
+        except Exception as error:  # noqa: BLE001 - a failed read, of whatever kind, is unreadable
+            return unreadable(premise, type(error).__qualname__, self.clock.now())
+
+
+def read_external(sources: Mapping[str, ApprovalSource], intent: Intent, at: datetime) -> ApprovalReading:
+    """Read an approval that lives elsewhere. A source that can't be read gives neither a yes nor a no."""
+    ref = intent.approval
+    try:
+        terms = sources[ref.source or ""].read(ref.id)
+    except Exception:  # noqa: BLE001 - a failed read, of whatever kind, is unreadable
+        return ApprovalReading(ref=ref, state=ApprovalState.UNREADABLE, held=False, read_at=at)
+    if terms is None:
+        return ApprovalReading(ref=ref, state=ApprovalState.MISSING, held=False, read_at=at)
+    state = ApprovalState.LIVE if terms.live else ApprovalState.REVOKED
+    if terms.live and at >= terms.expires_at:
+        state = ApprovalState.EXPIRED
+    return ApprovalReading(
+        ref=ref,
+        state=state,
+        held=False,
+        read_at=at,
+        cap_minor=terms.cap_minor,
+        currency=terms.currency,
+        by=terms.by,
+        expires_at=terms.expires_at,
+        misfit=misfit(intent.effect, cap_minor=terms.cap_minor, currency=terms.currency, fingerprint=terms.fingerprint),
+    )
+
+
+def _read_deadline() -> WallDeadline:
+    return WallDeadline(timedelta(seconds=READ_DEADLINE_S))

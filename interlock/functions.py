@@ -1,0 +1,84 @@
+"""A plain function as a target: no keys, no lookup, no burn. An exception is Unknown.
+
+    @target("email", effect=Email)
+    def send_email(effect: Email, /, *, idempotency_key: str, deadline_s: float) -> Answer: ...
+
+The decorator stands at the function that acts, never at a call site, because recovery has to find it again by its name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, Protocol, TypeVar
+from uuid import UUID
+
+from interlock.domain.answers import SendAnswer
+from interlock.domain.effects import DataclassCodec, Effect, Money
+from interlock.domain.ports import Deadline, Target
+from interlock.domain.profiles import CapabilityProfile
+
+P = TypeVar("P")
+P_contra = TypeVar("P_contra", contravariant=True)
+
+
+class ActingFunction(Protocol[P_contra]):
+    """A function that carries an effect out."""
+
+    def __call__(self, effect: P_contra, /, *, idempotency_key: str, deadline_s: float) -> SendAnswer:
+        """Act once.
+
+        Args:
+            effect: the parameters, as they were intended.
+            idempotency_key: unique to this action and attempt; pass it on where the provider has a use for it.
+            deadline_s: the seconds that are left.
+
+        Returns:
+            Done, Declined, NotSent or Unknown. An exception counts as Unknown.
+        """
+        ...
+
+
+class FunctionTarget(Target[P], Generic[P]):
+    """The target made of a function. See `target`."""
+
+    def __init__(self, name: str, effect: type[P], act: ActingFunction[P], send_deadline_s: float) -> None:
+        self.name = name
+        self.codec = DataclassCodec(effect)
+        self._act = act
+        self._profile = CapabilityProfile(send_deadline_s=send_deadline_s)
+
+    @property
+    def capabilities(self) -> CapabilityProfile:
+        """The worst profile there is: whatever is in doubt ends as Ambiguous."""
+        return self._profile
+
+    def effect(self, parameters: P, *, subject: str, money: Money | None = None) -> Effect[P]:
+        """Return the effect that carries these parameters out.
+
+        Args:
+            parameters: an instance of the dataclass that the target was declared with.
+            subject: what is acted on, such as the id of an order.
+            money: the amount that an approval has to cover, where money is moved.
+        """
+        return Effect(self.name, subject, parameters, money)
+
+    def _send(self, effect: Effect[P], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> SendAnswer:
+        del action_id  # a function has nowhere to put a mark
+        return self._act(effect.parameters, idempotency_key=idempotency_key, deadline_s=deadline.remaining_s())
+
+
+def target(name: str, *, effect: type[P], send_deadline_s: float = 30.0) -> Callable[[ActingFunction[P]], FunctionTarget[P]]:
+    """Make a target of the function that acts.
+
+    Args:
+        name: the name it is registered under; it is written into the journal, so it stays.
+        effect: a frozen dataclass of strings, integers, booleans or None.
+        send_deadline_s: how long one call may take, in seconds.
+
+    Returns:
+        A decorator that returns a `FunctionTarget`.
+
+    Raises:
+        InvalidEffect: the dataclass has a field of another type.
+    """
+    return lambda act: FunctionTarget(name, effect, act, send_deadline_s)

@@ -1,0 +1,572 @@
+"""The gate: what a host holds. It checks what it is given, and drives `domain.protocol`."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import weakref
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, TypeVar
+from uuid import UUID
+
+from interlock.config import GateConfig
+from interlock.domain import protocol
+from interlock.domain.action import MAX_KEY_LENGTH, GatedAction, Intent, require_key
+from interlock.domain.approvals import Approval, ApprovalRef, ApprovalTerms
+from interlock.domain.effects import Effect, EffectRecord, Money, record_effect, require_currency
+from interlock.domain.endings import Conclusion, Pending
+from interlock.domain.ports import ApprovalSource, Target
+from interlock.domain.premises import Premise, PremisePolicy, Strict
+from interlock.domain.profiles import CapabilityProfile
+from interlock.domain.requests import AppendAnswer
+from interlock.domain.sending import CLAIM_MARGIN_S, Sender
+from interlock.domain.summary import IN_FLIGHT
+from interlock.driver import Driver, Registry
+from interlock.errors import (
+    GateClosed,
+    InterlockError,
+    InvalidApproval,
+    InvalidConfiguration,
+    InvalidInput,
+    InvalidPremise,
+    JournalError,
+    UnknownApproval,
+    UnknownTarget,
+)
+from interlock.infrastructure.clock import Clock, SystemClock, elapsing_s
+from interlock.infrastructure.ids import time_ordered_id
+from interlock.infrastructure.locks import LivenessLocks, hostname
+from interlock.infrastructure.sqlite.journal import SQLiteJournal
+from interlock.outcomes import Outcome, outcome_of
+from interlock.projections.receipts import Receipt, receipt_of
+from interlock.projections.verification import Verification
+from interlock.reading import ReceiptPage, Receipts
+
+P = TypeVar("P")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalView:
+    """An approval as it stands: what `approve`, `revoke` and `approval` return.
+
+    Attributes:
+        id: its id; make the action's key from it.
+        cap_minor: what it covers, in the minor unit.
+        currency: of the cap.
+        remaining_minor: what is neither reserved nor spent.
+        uses: how many actions it allows.
+        uses_left: how many it still allows.
+        by: the opaque id of the person who gave it.
+        expires_at: until when, in UTC.
+        revoked_at: when it was taken back.
+    """
+
+    id: str
+    cap_minor: int | None
+    currency: str | None
+    remaining_minor: int | None
+    uses: int
+    uses_left: int
+    by: str
+    expires_at: datetime
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalApproval:
+    """An approval that lives in a source registered under `source`: read, and not held."""
+
+    source: str
+    id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a pass of `recover` or `reconcile` came to.
+
+    Attributes:
+        outcomes: one for each action that it could work on.
+        skipped: keys of actions whose target is not registered here, with the target's name.
+        failed: keys of actions that raised, with the error. They are tried again by the next pass.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    skipped: Mapping[str, str]
+    failed: Mapping[str, InterlockError]
+
+
+_gates: weakref.WeakSet[Gate] = weakref.WeakSet()
+
+
+class Gate:
+    """Stands between a program that decides and an action that can't be taken back. Threads may share one.
+
+    Open one with `Gate.open`, and close it, or use it as a context manager.
+    """
+
+    def __init__(self, driver: Driver, config: GateConfig) -> None:
+        self._driver = driver
+        self._config = config
+        self._reader = Receipts(driver.journal, driver.clock)
+        _gates.add(self)
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        targets: Iterable[Target[Any]] = (),
+        policies: Iterable[PremisePolicy] = (),
+        approval_sources: Mapping[str, ApprovalSource] | None = None,
+        config: GateConfig | None = None,
+        clock: Clock | None = None,
+    ) -> Gate:
+        """Open a gate on a journal, and make the journal where there is none.
+
+        Args:
+            url: the journal, such as `sqlite:///interlock.db`.
+            targets: the providers that effects may name.
+            policies: premise policies beside `strict` and the targets' own.
+            approval_sources: where approvals live that the journal does not hold, by name.
+            config: the gate's figures.
+            clock: where its time comes from; the system's clock unless given.
+
+        Raises:
+            InvalidConfiguration: two targets of one name, or a send deadline not at least 5 s inside the claim's time to live.
+            JournalError: the journal can't be opened.
+        """
+        config = config or GateConfig()
+        registry = _registry(list(targets), policies, approval_sources or {})
+        for target in registry.targets.values():
+            _require_deadline_inside_claim(target, config)
+        journal = SQLiteJournal(url)
+        try:
+            locks = LivenessLocks(Path(f"{journal.path}-holders"))
+        except JournalError:
+            journal.close()
+            raise
+        locks.sweep()
+        return cls(Driver(journal, registry, locks, clock or SystemClock()), config)
+
+    def __enter__(self) -> Self:
+        """Return the gate."""
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None) -> None:
+        """Close the gate."""
+        self.close()
+
+    def close(self) -> None:
+        """Give the lock back and close the journal; others can recover what is in flight at once. Closing twice does nothing."""
+        self._driver.closing.set()
+        self._driver.locks.release()
+        self._driver.journal.close()
+
+    # --- approvals
+
+    def approve(
+        self,
+        approval_id: str,
+        *,
+        by: str,
+        expires_in_s: int,
+        cap_minor: int | None = None,
+        currency: str | None = None,
+        effect: Effect[Any] | None = None,
+        uses: int = 1,
+    ) -> ApprovalView:
+        """Grant an approval. Granting it again with the same terms returns the same approval.
+
+        Args:
+            approval_id: its id, such as the case's; printable, at most 200 characters. It never changes its terms: approve
+                again under another id.
+            by: an opaque id of the person who gives it. No name and no address: the log can't forget.
+            expires_in_s: for how long it holds, in seconds.
+            cap_minor: what it covers, in the currency's minor unit; None for effects that move no money.
+            currency: of the cap.
+            effect: the only effect it is for.
+            uses: how many actions it allows.
+
+        Raises:
+            InvalidApproval: the terms are malformed, or the id was granted under other terms.
+        """
+        terms = _terms(by, expires_in_s, cap_minor, currency, uses, self._fingerprint(effect))
+        require_key(approval_id)
+        while True:
+            granted = self._driver.journal.find_approval(approval_id)
+            if granted is not None and granted.terms != terms:
+                raise InvalidApproval(
+                    f"approval {approval_id!r} was granted under other terms; it is unchanged. Approve again under another id"
+                )
+            if granted is not None:
+                return _view(granted)
+            now = self._driver.clock.now()
+            approval = Approval.grant(time_ordered_id(now), approval_id, terms, now)
+            if self._driver.journal.append(None, approval) is AppendAnswer.APPENDED:
+                return _view(approval)
+
+    def revoke(self, approval_id: str, *, by: str, note: str = "") -> ApprovalView:
+        """Take an approval back. It is strictly before or strictly after each send; revoking twice changes nothing.
+
+        Args:
+            approval_id: the approval.
+            by: an opaque id of the person who takes it back.
+            note: why.
+
+        Raises:
+            UnknownApproval: there is no such approval.
+        """
+        while True:
+            approval = self._approval(approval_id)
+            approval.revoke(_opaque("by", by), _text("note", note), self._driver.clock.now())
+            if not approval.pending_events or self._driver.journal.append(None, approval) is AppendAnswer.APPENDED:
+                return _view(approval)
+
+    def approval(self, approval_id: str) -> ApprovalView:
+        """Return an approval as it stands.
+
+        Raises:
+            UnknownApproval: there is no such approval.
+        """
+        return _view(self._approval(approval_id))
+
+    # --- actions
+
+    def fire(
+        self,
+        key: str,
+        effect: Effect[P],
+        *,
+        approval: ApprovalView | ExternalApproval | str,
+        premises: Iterable[Premise] = (),
+        supersedes: str | None = None,
+        decision: Mapping[str, Any] | None = None,
+        wait_s: float = 0.0,
+    ) -> Outcome:
+        """Carry the effect out, at most once for this key. Firing again returns the recorded outcome, or brings it about.
+
+        Args:
+            key: the name of this one action, made from what was approved; 1 to 200 printable characters.
+            effect: what to do; made by a registered target.
+            approval: under whose authority.
+            premises: on which facts; made by `target.observe`.
+            supersedes: the key of the refused action that this one carries on.
+            decision: how the decision came about, as JSON values, for the receipt; no secrets.
+            wait_s: for how long to go on while the answer is InFlight, in seconds.
+
+        Returns:
+            Committed, Refused, Ambiguous or InFlight, each with a receipt.
+
+        Raises:
+            InvalidInput: bad input; nothing was written or sent.
+            PremiseUnreadable: a fact can't be read before the first commit; nothing was written or sent.
+            JournalError: the journal failed; what is not recorded as dispatched was not sent.
+            OutcomeNotRecorded: it was sent, and could not be recorded; fire again under the same key.
+        """
+        intent = self._intent(key, effect, approval, premises, supersedes, decision)
+        sender = self._sender(self._target(effect.target).capabilities)
+        until_s = elapsing_s() + wait_s
+        while True:
+            outcome = self._outcome(self._driver.run(protocol.fire(intent, sender)))
+            left_s = until_s - elapsing_s()
+            retry_after_s = getattr(outcome, "retry_after_s", None)
+            if retry_after_s is None or left_s <= 0:
+                return outcome
+            if self._driver.closing.wait(min(max(retry_after_s, 0.01), left_s)):
+                raise GateClosed(f"the gate was closed while {key!r} was in flight; recover() goes on with it")
+
+    def propose(
+        self,
+        key: str,
+        effect: Effect[P],
+        *,
+        approval: ApprovalView | ExternalApproval | str,
+        premises: Iterable[Premise] = (),
+        supersedes: str | None = None,
+        decision: Mapping[str, Any] | None = None,
+    ) -> Receipt:
+        """Make the intent durable and send nothing: the next `recover`, of whichever process, carries it out.
+
+        The arguments and errors are those of `fire`.
+        """
+        intent = self._intent(key, effect, approval, premises, supersedes, decision)
+        return receipt_of(self._driver.run(protocol.propose(intent)))
+
+    def recover(self, key: str | None = None) -> Report:
+        """Bring actions in flight whose holder is gone to their end. Call it at start, and see `recover_forever`.
+
+        Args:
+            key: this action only.
+
+        Returns:
+            What became of each; actions of targets that are not registered here are reported and left alone.
+        """
+        if key is not None:
+            return self._work_on([self._reader.action(key)], protocol.recover)
+        return self._work_on(self._in_flight(), protocol.recover)
+
+    def recover_forever(self) -> None:
+        """Call `recover` again and again, with pauses of random length, until the gate is closed. Run it on a thread."""
+        while not self._driver.closing.is_set():
+            try:
+                self.recover()
+            except GateClosed:
+                return
+            except JournalError:
+                pass  # the journal may be back at the next pass, and until then nothing is sent
+            self._driver.closing.wait(self._config.recover_every_s * random.uniform(0.5, 1.5))  # noqa: S311 - jitter is no secret
+
+    def reconcile(self, key: str | None = None) -> Report:
+        """Ask the providers again about actions that ended without certainty: Ambiguous ones, commits that are not final.
+
+        Args:
+            key: this action only, whatever its ending.
+        """
+        if key is not None:
+            return self._work_on([self._reader.action(key)], protocol.reconcile)
+        return self._work_on(self._uncertain(), protocol.reconcile)
+
+    def resolve(self, key: str, *, happened: bool, by: str, note: str, despite_roll_forward: bool = False) -> Outcome:
+        """Let a person decide an Ambiguous action.
+
+        Args:
+            key: the action.
+            happened: whether the effect is in the world.
+            by: an opaque id of the person who says so.
+            note: how they know.
+            despite_roll_forward: take "it did not happen" although the provider may still carry a stored failure to its end.
+
+        Raises:
+            NotResolvable: the action is not Ambiguous, or "it did not happen" comes while a send can still land.
+            UnknownAction: no action has this key.
+        """
+        action = self._reader.action(key)
+        target = self._driver.registry.targets.get(action.intent.effect.target)
+        conclusion = self._driver.run(
+            protocol.resolve(
+                action,
+                happened=happened,
+                by=_opaque("by", by),
+                note=_text("note", note),
+                looks_up=target is not None and target.capabilities.looks_up,
+                despite_roll_forward=despite_roll_forward,
+            )
+        )
+        return self._outcome(conclusion)
+
+    # --- reading
+
+    def receipt(self, key: str) -> Receipt:
+        """Return the receipt of one action; see `Receipts.receipt`."""
+        return self._reader.receipt(key)
+
+    def receipts(self, **conditions: Any) -> ReceiptPage:
+        """Return a page of receipts; the arguments are those of `Receipts.receipts`."""
+        return self._reader.receipts(**conditions)
+
+    def attention(self, *, limit: int = 100) -> tuple[Receipt, ...]:
+        """Return what a person has to look at; see `Receipts.attention`."""
+        return self._reader.attention(limit=limit)
+
+    def verify(self, key: str | None = None) -> Verification:
+        """Check the log; see `Receipts.verify`."""
+        return self._reader.verify(key)
+
+    # --- inside
+
+    def renew_after_fork(self) -> None:
+        """Become another holder in a forked child; called by the fork itself."""
+        if not self._driver.closing.is_set():
+            self._driver.renew_after_fork()
+
+    def _intent(
+        self,
+        key: str,
+        effect: Effect[Any],
+        approval: ApprovalView | ExternalApproval | str,
+        premises: Iterable[Premise],
+        supersedes: str | None,
+        decision: Mapping[str, Any] | None,
+    ) -> Intent:
+        require_key(key)
+        target = self._target(effect.target)
+        given = tuple(premises)
+        for premise in given:
+            self._require_registered(premise)
+            if (premise.target, premise.subject) == (effect.target, effect.subject):
+                target.require_possible(effect, premise.facts)
+        return Intent(
+            key=key,
+            effect=record_effect(effect, target.codec, target.version),
+            approval=self._approval_ref(approval),
+            premises=given,
+            supersedes=require_key(supersedes) if supersedes is not None else None,
+            decision_json=_json("decision", decision) if decision is not None else None,
+        )
+
+    def _require_registered(self, premise: Premise) -> None:
+        if premise.target not in self._driver.registry.targets:
+            raise UnknownTarget(f"a premise was read by {premise.target!r}, which is not registered at this gate")
+        if premise.policy not in self._driver.registry.policies:
+            raise InvalidPremise(f"the premise policy {premise.policy!r} is not registered at this gate")
+
+    def _approval_ref(self, approval: ApprovalView | ExternalApproval | str) -> ApprovalRef:
+        if isinstance(approval, ExternalApproval):
+            if approval.source not in self._driver.registry.approval_sources:
+                raise InvalidInput(f"no approval source {approval.source!r} is registered at this gate")
+            return ApprovalRef(require_key(approval.id), approval.source)
+        return ApprovalRef(require_key(approval if isinstance(approval, str) else approval.id))
+
+    def _target(self, name: str) -> Target[Any]:
+        target = self._driver.registry.targets.get(name)
+        if target is None:
+            raise UnknownTarget(f"no target {name!r} is registered at this gate; nothing was written or sent")
+        return target
+
+    def _sender(self, profile: CapabilityProfile) -> Sender:
+        locks = self._driver.locks
+        return Sender(
+            holder=locks.holder,
+            host=hostname(),
+            pid=os.getpid(),
+            lock=locks.handle,
+            claim_ttl_s=self._config.claim_ttl_s,
+            profile=profile,
+            sends_per_pass=self._config.sends_per_pass,
+        )
+
+    def _work_on(self, actions: Iterable[GatedAction], part: Any) -> Report:
+        outcomes: list[Outcome] = []
+        skipped: dict[str, str] = {}
+        failed: dict[str, InterlockError] = {}
+        for action in actions:
+            target = self._driver.registry.targets.get(action.intent.effect.target)
+            if target is None:
+                skipped[action.key] = action.intent.effect.target
+                continue
+            try:
+                outcomes.append(self._outcome(self._driver.run(part(action, self._sender(target.capabilities)))))
+            except (GateClosed, KeyboardInterrupt):
+                raise
+            except InterlockError as error:
+                failed[action.key] = error
+        return Report(tuple(outcomes), skipped, failed)
+
+    def _in_flight(self) -> Iterable[GatedAction]:
+        after: UUID | None = None
+        while page := self._driver.journal.in_flight(limit=self._config.recover_batch, after=after):
+            yield from map(self._driver.journal.load_action, page)
+            after = page[-1]
+
+    def _uncertain(self) -> Iterable[GatedAction]:
+        for receipt in self._reader.attention(limit=self._config.recover_batch):
+            if receipt.status not in (IN_FLIGHT, "REFUSED"):
+                yield self._reader.action(receipt.key)
+
+    def _outcome(self, conclusion: Conclusion) -> Outcome:
+        pending = conclusion if isinstance(conclusion, Pending) else None
+        return outcome_of(conclusion.action, pending, self._driver.clock.now())
+
+    def _approval(self, approval_id: str) -> Approval:
+        approval = self._driver.journal.find_approval(approval_id)
+        if approval is None:
+            raise UnknownApproval(f"there is no approval {approval_id!r}; nothing was written")
+        return approval
+
+    def _fingerprint(self, effect: Effect[Any] | None) -> str | None:
+        return self._record(effect).fingerprint if effect is not None else None
+
+    def _record(self, effect: Effect[Any]) -> EffectRecord:
+        target = self._target(effect.target)
+        return record_effect(effect, target.codec, target.version)
+
+
+def _renew_all_after_fork() -> None:
+    for gate in list(_gates):
+        gate.renew_after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all_after_fork)
+
+
+def _registry(targets: list[Target[Any]], policies: Iterable[PremisePolicy], sources: Mapping[str, ApprovalSource]) -> Registry:
+    by_name = {target.name: target for target in targets}
+    if len(by_name) != len(targets):
+        raise InvalidConfiguration("two targets have the same name; give one of them another")
+    known: dict[str, PremisePolicy] = {}
+    for policy in (Strict(), *(target.policy for target in targets), *policies):
+        known[policy.name] = policy
+    return Registry(by_name, known, dict(sources))
+
+
+def _require_deadline_inside_claim(target: Target[Any], config: GateConfig) -> None:
+    deadline_s = target.capabilities.send_deadline_s
+    if deadline_s + CLAIM_MARGIN_S > config.claim_ttl_s:
+        raise InvalidConfiguration(
+            f"target {target.name!r} may send for {deadline_s:g} s, which is not at least {CLAIM_MARGIN_S} s inside the claim's "
+            f"time to live of {config.claim_ttl_s:g} s; lower send_deadline_s or raise claim_ttl_s"
+        )
+
+
+def _terms(
+    by: str, expires_in_s: int, cap_minor: int | None, currency: str | None, uses: int, fingerprint: str | None
+) -> ApprovalTerms:
+    if (cap_minor is None) != (currency is None):
+        raise InvalidApproval("a cap needs a currency, and a currency a cap")
+    if type(expires_in_s) is not int or expires_in_s <= 0:
+        raise InvalidApproval(f"expires_in_s must be a positive integer, not {expires_in_s!r}")
+    if type(uses) is not int or uses < 1:
+        raise InvalidApproval(f"uses must be a positive integer, not {uses!r}")
+    if cap_minor is not None and currency is not None:
+        Money(cap_minor, require_currency(currency))
+    return ApprovalTerms(
+        cap_minor=cap_minor,
+        currency=currency,
+        by=_opaque("by", by),
+        expires_in_s=expires_in_s,
+        fingerprint=fingerprint,
+        uses=uses,
+    )
+
+
+def _opaque(name: str, value: str) -> str:
+    if type(value) is not str or not value or len(value) > MAX_KEY_LENGTH or not value.isprintable():
+        raise InvalidInput(f"{name} must be an opaque id of 1 to {MAX_KEY_LENGTH} printable characters; nothing was written")
+    return value
+
+
+def _text(name: str, value: str) -> str:
+    try:
+        value.encode()
+    except (UnicodeEncodeError, AttributeError):
+        raise InvalidInput(f"{name} must be text; nothing was written") from None
+    return value
+
+
+def _json(name: str, value: Mapping[str, Any]) -> str:
+    try:
+        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
+    except (TypeError, ValueError) as error:
+        raise InvalidInput(f"{name} must be JSON values: {error}; nothing was written or sent") from None
+    return _text(name, text)
+
+
+def _view(approval: Approval) -> ApprovalView:
+    terms = approval.terms
+    return ApprovalView(
+        id=approval.approval_id,
+        cap_minor=terms.cap_minor,
+        currency=terms.currency,
+        remaining_minor=approval.remaining_minor(),
+        uses=terms.uses,
+        uses_left=max(0, terms.uses - len(approval.reserved) - len(approval.spent)),
+        by=terms.by,
+        expires_at=approval.expires_at,
+        revoked_at=approval.revoked_at,
+    )
