@@ -105,16 +105,9 @@ class Datastore(SQLiteDatastore):
 
     @contextmanager
     def reading(self) -> Generator[sqlite3.Cursor]:
-        """Read one snapshot."""
-        with self.get_connection(commit=False) as connection:
-            cursor = connection.cursor()
-            with cursor as raw:
-                raw.execute("BEGIN")
-                try:
-                    yield raw
-                finally:
-                    if raw.connection.in_transaction:
-                        connection.rollback()
+        """Read with one statement, which is a snapshot by itself."""
+        with self.get_connection(commit=False) as connection, connection.cursor() as raw:
+            yield raw
 
 
 def create_or_check(options: DatabaseOptions, *, create: bool) -> str:

@@ -330,7 +330,7 @@ class SQLiteJournal:
         return self._recorder.datastore
 
 
-_CONDITIONS: dict[str, str] = {
+_CONDITIONS = {
     "status": "status = ?",
     "approval_id": "approval_id = ?",
     "target": "target = ?",
@@ -344,5 +344,11 @@ _CONDITIONS: dict[str, str] = {
 
 def _where(conditions: SummaryFilter) -> tuple[list[str], list[Any]]:
     given = {name: value for name in _CONDITIONS if (value := getattr(conditions, name)) is not None}
+    where = [_CONDITIONS[name] for name in given]
+    # SQLite uses a partial index only where the query says the index's own condition; it concludes nothing from a parameter.
+    if conditions.status not in (None, "COMMITTED"):
+        where.append("status <> 'COMMITTED'")
+    if conditions.attention:
+        where.append("attention = 1")
     values = [value.isoformat(timespec="microseconds") if isinstance(value, datetime) else value for value in given.values()]
-    return [_CONDITIONS[name] for name in given], values
+    return where, values

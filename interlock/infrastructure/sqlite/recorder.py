@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from eventsourcing.persistence import StoredEvent
@@ -76,18 +76,19 @@ class Recorder(SQLiteApplicationRecorder):
         """
         batch: Batch = kwargs["batch"]
         with self.datastore.immediate() as cursor:
-            heads = {aggregate_id: _require_version(cursor, aggregate_id, n) for aggregate_id, n in batch.expected}
+            heads = _require_versions(cursor, batch.expected)
             for name in batch.names:
                 _take_name(cursor, name)
             first = _next_position(cursor)
-            for position, event in enumerate(stored_events, first):
-                heads[UUID(str(event.originator_id))] = self._insert(cursor, position, event, heads)
+            rows = [self._row(position, event, heads) for position, event in enumerate(stored_events, first)]
+            cursor.executemany("INSERT INTO stored_events VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
             if batch.summary is not None:
                 cursor.execute(_UPSERT_SUMMARY, summary_values(batch.summary))
         return range(first, first + len(stored_events))
 
-    def _insert(self, cursor: sqlite3.Cursor, position: int, event: StoredEvent, heads: dict[UUID, bytes | None]) -> bytes:
-        aggregate_id = UUID(str(event.originator_id))
+    def _row(self, position: int, event: StoredEvent, heads: dict[UUID, bytes | None]) -> tuple[Any, ...]:
+        """Return the event's row, and make it the head of its aggregate's chain."""
+        aggregate_id = cast("UUID", event.originator_id)
         digest = state_digest(event.state)
         header = record(
             log=self._log,
@@ -97,12 +98,8 @@ class Recorder(SQLiteApplicationRecorder):
             state=digest,
             prev=heads[aggregate_id],
         )
-        leaf = leaf_hash(header)
-        cursor.execute(
-            "INSERT INTO stored_events VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (position, aggregate_id.hex, event.originator_version, event.topic, event.state, digest, leaf),
-        )
-        return leaf
+        leaf = heads[aggregate_id] = leaf_hash(header)
+        return (position, aggregate_id.hex, event.originator_version, event.topic, event.state, digest, leaf)
 
     def select_named(self, kind: str, digest: bytes) -> list[StoredEvent]:
         """Return the events of the aggregate that has this name; none where the name is free."""
@@ -130,22 +127,29 @@ def summary_values(summary: ActionSummary) -> tuple[Any, ...]:
     return tuple(value.isoformat(timespec="microseconds") if isinstance(value, datetime) else value for value in values)
 
 
-def _require_version(cursor: sqlite3.Cursor, aggregate_id: UUID, version: int) -> bytes | None:
-    row = cursor.execute(
-        "SELECT originator_version, leaf_hash FROM stored_events "
-        "WHERE originator_id = ? ORDER BY originator_version DESC LIMIT 1",
-        (aggregate_id.hex,),
-    ).fetchone()
-    if (row["originator_version"] if row else 0) != version:
-        raise Moved(aggregate_id)
-    return row["leaf_hash"] if row else None
+def _require_versions(cursor: sqlite3.Cursor, expected: Sequence[tuple[UUID, int]]) -> dict[UUID, bytes | None]:
+    """Return the leaf hash that each aggregate's chain ends with.
+
+    SQLite takes a bare column from the row that has the maximum (sqlite.org/lang_select.html, section 2.5).
+    """
+    marks = ", ".join("?" * len(expected))
+    rows = cursor.execute(
+        "SELECT originator_id, max(originator_version) AS version, leaf_hash FROM stored_events "  # noqa: S608 - marks only
+        f"WHERE originator_id IN ({marks}) GROUP BY originator_id",
+        [aggregate_id.hex for aggregate_id, _ in expected],
+    )
+    found = {UUID(row["originator_id"]): (row["version"], row["leaf_hash"]) for row in rows}
+    for aggregate_id, version in expected:
+        if found.get(aggregate_id, (0, None))[0] != version:
+            raise Moved(aggregate_id)
+    return {aggregate_id: found.get(aggregate_id, (0, None))[1] for aggregate_id, _ in expected}
 
 
 def _take_name(cursor: sqlite3.Cursor, name: Name) -> None:
-    taken = cursor.execute("SELECT 1 FROM names WHERE kind = ? AND digest = ?", (name.kind, name.digest)).fetchone()
-    if taken is not None:
-        raise Moved(name.aggregate_id)
-    cursor.execute("INSERT INTO names VALUES (?, ?, ?)", (name.kind, name.digest, name.aggregate_id.hex))
+    try:
+        cursor.execute("INSERT INTO names VALUES (?, ?, ?)", (name.kind, name.digest, name.aggregate_id.hex))
+    except sqlite3.IntegrityError:  # it is taken: the table's own trigger says so
+        raise Moved(name.aggregate_id) from None
 
 
 def _next_position(cursor: sqlite3.Cursor) -> int:
