@@ -101,8 +101,7 @@ class Driver:
             return drive(protocol, self.perform)
 
     def renew_after_fork(self) -> None:
-        """Become another holder, with connections of its own, in a forked child."""
-        self.journal.renew_after_fork()
+        """Become another holder in a forked child."""
         self.locks.renew_after_fork()
         self.closing = threading.Event()
         self.at_work = AtWork()

@@ -58,19 +58,24 @@ class LivenessLocks:
         self.handle: str | None = None
         if sys.platform == "win32":
             return
-        handle = f"{_realm()}-{self.holder}"
         try:
             self._folder.mkdir(mode=0o700, exist_ok=True)
-            self._fd = os.open(self._path(handle), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            # Somebody who sweeps dead locks was between our two calls. Ids are cheap.
-            self._close()
-            self._take()
-            return
+            while not self._lock_new_file():
+                # Somebody who sweeps dead locks took the file between our two calls. Ids are cheap.
+                self._close()
+                self.holder = secrets.token_hex(16)
         except OSError as error:
             raise JournalUnavailable(f"no lock can be made in {self._folder}: {error}; nothing was written") from error
-        self.handle = handle
+        self.handle = f"{_realm()}-{self.holder}"
+
+    def _lock_new_file(self) -> bool:
+        path = self._path(f"{_realm()}-{self.holder}")
+        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return os.fstat(self._fd).st_nlink > 0  # a lock on a file that has no name any more would be seen by nobody
 
     def probe(self, handle: str) -> Liveness:
         """Say whether the gate with this lock is alive.

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import threading
 import uuid
+import weakref
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -63,7 +66,7 @@ class _Pool(SQLiteConnectionPool):
     def __init__(self, options: DatabaseOptions) -> None:
         self._options = options
         name = f"file:{quote(str(options.path))}?mode=rw"
-        super().__init__(db_name=name, lock_timeout=options.busy_timeout_s)
+        super().__init__(db_name=name, lock_timeout=options.busy_timeout_s, pool_timeout=options.busy_timeout_s)
 
     def _create_connection(self) -> SQLiteConnection:
         connection = super()._create_connection()
@@ -77,12 +80,68 @@ class _Pool(SQLiteConnectionPool):
 
 
 class Datastore(SQLiteDatastore):
-    """eventsourcing's datastore on our pool, with a transaction that takes the write lock before it reads."""
+    """eventsourcing's datastore on our pool: no connection lives across a fork, and none writes to a file that was removed."""
 
     def __init__(self, options: DatabaseOptions) -> None:
+        self._options = options
+        self._identity = _identity(options.path)
+        self._users = 0
+        self._forking = False
+        self._changed = threading.Condition()
         self.pool = _Pool(options)
         self.single_row_tracking = True
         self.originator_id_type = "uuid"
+        _datastores.add(self)
+
+    @contextmanager
+    def get_connection(self, *, commit: bool) -> Generator[SQLiteConnection]:
+        """Lend a connection, unless the process is just being forked or the file is gone.
+
+        Raises:
+            JournalUnavailable: the file was removed or replaced. SQLite in WAL mode would go on in the unlinked one.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: not self._forking)
+            self._users += 1
+        try:
+            if _identity(self._options.path) != self._identity:
+                raise JournalUnavailable(
+                    f"the file {self._options.path} was removed or replaced while it was open; nothing was written or sent for "
+                    "this. Put it back, and open a new gate"
+                )
+            with super().get_connection(commit=commit) as connection:
+                yield connection
+        finally:
+            with self._changed:
+                self._users -= 1
+                self._changed.notify_all()
+
+    def before_fork(self) -> None:
+        """Close every connection. SQLite keeps its locks by process: a child would believe in locks that it does not have."""
+        with self._changed:
+            self._forking = True
+            self._changed.wait_for(lambda: self._users == 0)
+        self.pool.close()
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Go on with connections of this process's own, unless the datastore was closed before."""
+        if in_child:
+            self._changed = threading.Condition()  # a thread that is not here any more may have held the old one
+        self._renew_pool()
+        with self._changed:
+            self._forking = False
+            self._changed.notify_all()
+
+    def _renew_pool(self) -> None:
+        if not self._closed:
+            self.pool = _Pool(self._options)
+
+    def close(self) -> None:
+        """Close all connections, for good."""
+        self._closed = True
+        super().close()
+
+    _closed = False
 
     @contextmanager
     def immediate(self) -> Generator[sqlite3.Cursor]:
@@ -108,6 +167,36 @@ class Datastore(SQLiteDatastore):
         """Read with one statement, which is a snapshot by itself."""
         with self.get_connection(commit=False) as connection, connection.cursor() as raw:
             yield raw
+
+
+_datastores: weakref.WeakSet[Datastore] = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    for datastore in list(_datastores):
+        datastore.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for datastore in list(_datastores):
+        datastore.after_fork(in_child=False)
+
+
+def _after_fork_in_child() -> None:
+    for datastore in list(_datastores):
+        datastore.after_fork(in_child=True)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def create_or_check(options: DatabaseOptions, *, create: bool) -> str:

@@ -30,6 +30,7 @@ from interlock.infrastructure.sqlite.recorder import (
     Moved,
     Name,
     Recorder,
+    select_events,
     summary_values,
 )
 
@@ -105,7 +106,7 @@ class _Factory(InfrastructureFactory):
 
 
 class SQLiteJournal:
-    """The event store on one SQLite file. Threads share one; a forked child calls `renew_after_fork`.
+    """The event store on one SQLite file. Threads share one, and a forked child may go on with it.
 
     Args:
         url: `sqlite:///path/to/file.db`; options `busy_timeout_s` and `max_page_count`.
@@ -121,7 +122,6 @@ class SQLiteJournal:
         self._options: DatabaseOptions = parse_url(url)
         self.log_id = create_or_check(self._options, create=create)
         self._lock = threading.Lock()
-        self._inherited: list[object] = []
         self._application: _Application | None = self._connect()
 
     def __enter__(self) -> Self:
@@ -143,13 +143,6 @@ class SQLiteJournal:
             if self._application is not None:
                 self._application.close()
                 self._application = None
-
-    def renew_after_fork(self) -> None:
-        """Use connections of this process's own. The inherited ones are kept unused and open: SQLite forbids to touch them."""
-        self._lock = threading.Lock()
-        if self._application is not None:
-            self._inherited.append(self._application)
-            self._application = self._connect()
 
     def find_action(self, key: str) -> GatedAction | None:
         """Return the action that has this key, or None."""
@@ -243,19 +236,18 @@ class SQLiteJournal:
 
     def rebuild_summaries(self) -> int:
         """Drop all summary rows and derive them again from the events. Returns how many there are."""
+        marks = ", ".join("?" * len(SUMMARY_COLUMNS))
         with translated("rebuild its receipts"), self._store.immediate() as cursor:
             cursor.execute("DELETE FROM receipts")
-            ids = [
-                row[0]
-                for row in cursor.execute(
-                    "SELECT DISTINCT originator_id FROM stored_events WHERE topic LIKE 'interlock.action.%'"
-                )
-            ]
-            marks = ", ".join("?" * len(SUMMARY_COLUMNS))
-            for action_id in ids:
-                summary = summarize(self.load_action(UUID(action_id)))
-                cursor.execute(f"INSERT INTO receipts VALUES ({marks})", summary_values(summary))  # noqa: S608 - marks only
-        return len(ids)
+            ids = cursor.execute(
+                "SELECT DISTINCT originator_id FROM stored_events WHERE topic = ?", (GatedAction.Intended.TOPIC,)
+            )
+            action_ids = [row[0] for row in ids]
+            for action_id in action_ids:
+                action = self._project(select_events(cursor, action_id), GatedAction)
+                if action is not None:
+                    cursor.execute(f"INSERT INTO receipts VALUES ({marks})", summary_values(summarize(action)))  # noqa: S608 - marks only
+        return len(action_ids)
 
     def domain_event(self, row: StoredRow) -> Any:
         """Decode one row of the log.

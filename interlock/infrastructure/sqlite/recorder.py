@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, cast
@@ -104,12 +104,7 @@ class Recorder(SQLiteApplicationRecorder):
     def select_named(self, kind: str, digest: bytes) -> list[StoredEvent]:
         """Return the events of the aggregate that has this name; none where the name is free."""
         with self.datastore.reading() as cursor:
-            rows = cursor.execute(
-                "SELECT originator_id, originator_version, topic, state FROM stored_events WHERE originator_id = "
-                "(SELECT aggregate_id FROM names WHERE kind = ? AND digest = ?) ORDER BY originator_version",
-                (kind, digest),
-            ).fetchall()
-        return [StoredEvent(UUID(row[0]), row[1], row[2], row[3]) for row in rows]
+            return _stored_events(cursor.execute(_SELECT_NAMED, (kind, digest)))
 
     def holds(self, event: StoredEvent) -> bool:
         """Whether exactly this event is stored: its salt is random, so equal bytes are our own (I8)."""
@@ -119,6 +114,20 @@ class Recorder(SQLiteApplicationRecorder):
                 (UUID(str(event.originator_id)).hex, event.originator_version),
             ).fetchone()
         return row is not None and row["state"] == event.state
+
+
+_SELECT = "SELECT originator_id, originator_version, topic, state FROM stored_events WHERE originator_id ="
+_ORDER = "ORDER BY originator_version"
+_SELECT_NAMED = f"{_SELECT} (SELECT aggregate_id FROM names WHERE kind = ? AND digest = ?) {_ORDER}"
+
+
+def select_events(cursor: sqlite3.Cursor, aggregate_id: str) -> list[StoredEvent]:
+    """Return the events of an aggregate, inside a transaction that is open already."""
+    return _stored_events(cursor.execute(f"{_SELECT} ? {_ORDER}", (aggregate_id,)))
+
+
+def _stored_events(rows: Iterable[Any]) -> list[StoredEvent]:
+    return [StoredEvent(UUID(row[0]), row[1], row[2], row[3]) for row in rows]
 
 
 def summary_values(summary: ActionSummary) -> tuple[Any, ...]:
