@@ -63,11 +63,6 @@ class AtWork:
         self._lock = threading.Lock()
         self._actions: dict[UUID, int] = {}
 
-    def __contains__(self, action_id: UUID) -> bool:
-        """Whether another thread than the calling one is at work on it."""
-        with self._lock:
-            return self._actions.get(action_id, threading.get_ident()) != threading.get_ident()
-
     def begin(self, action_id: UUID) -> bool:
         """Note that the calling thread is at work on it, unless another one is already; return whether it is noted."""
         with self._lock:
@@ -153,8 +148,12 @@ class Driver:
 
     @perform.register
     def _(self, request: requests.ProbeHolder) -> Liveness:
+        if not self.at_work.begin(request.action_id):
+            return Liveness.ALIVE
+        if request.claim is None:
+            return Liveness.GONE
         if request.claim.holder == self.locks.holder:
-            return Liveness.IDLE if self.at_work.begin(request.action_id) else Liveness.ALIVE
+            return Liveness.IDLE
         return self.locks.probe(request.claim.lock) if request.claim.lock else Liveness.UNKNOWN
 
     @perform.register

@@ -91,7 +91,7 @@ class Report:
 
     Attributes:
         outcomes: one for each action that it could work on.
-        skipped: keys of actions whose target is not registered here, with the target's name.
+        skipped: keys of actions whose target is not registered here, or only in an older version, with what they need.
         failed: keys of actions that raised, with the error. They are tried again by the next pass.
     """
 
@@ -445,9 +445,10 @@ class Gate:
         skipped: dict[str, str] = {}
         failed: dict[str, InterlockError] = {}
         for action in actions:
-            target = self._driver.registry.targets.get(action.intent.effect.target)
-            if target is None:
-                skipped[action.key] = action.intent.effect.target
+            recorded = action.intent.effect
+            target = self._driver.registry.targets.get(recorded.target)
+            if target is None or target.version < recorded.target_version:
+                skipped[action.key] = f"{recorded.target} v{recorded.target_version}"
                 continue
             try:
                 outcomes.append(self._outcome(self._driver.run(part(action, self._sender(target.capabilities)))))

@@ -178,19 +178,24 @@ def _open(action: GatedAction, sender: Sender, checked: Checked, *, at_recovery:
 def _take_over(action: GatedAction, sender: Sender) -> Protocol[Pending | AppendAnswer]:
     """Get the claim: ours already, or of a holder that is gone, or run out. What may be done with it is not decided here (I7)."""
     claim = action.claim
+    liveness = yield from ProbeHolder(action.id, claim)
     now = yield from Now()
-    why = "first"
-    if claim is not None:
-        liveness = yield from ProbeHolder(action.id, claim)
-        expired = now >= claim.expires_at
-        if liveness is Liveness.IDLE and not expired:
-            return AppendAnswer.APPENDED
-        if liveness in (Liveness.ALIVE, Liveness.UNKNOWN) and not expired:
-            retry_at = min(claim.expires_at, now + timedelta(seconds=1))
-            return Pending(action, PendingReason.HELD, retry_at, f"{claim.host} pid {claim.pid} holds the claim")
-        why = "expired" if expired else "holder gone"
+    expired = claim is not None and now >= claim.expires_at
+    if liveness is Liveness.IDLE and not expired:
+        return AppendAnswer.APPENDED
+    if liveness in (Liveness.ALIVE, Liveness.UNKNOWN) and not expired:
+        return _held(action, now)
+    why = "expired" if expired else "first" if claim is None else "holder gone"
     action.take_claim(sender.claim(action, now), why, now)
     return (yield from Append(action))
+
+
+def _held(action: GatedAction, now: datetime) -> Pending:
+    retry_at, claim = now + timedelta(seconds=1), action.claim
+    if claim is None:
+        return Pending(action, PendingReason.HELD, retry_at, "another thread of this gate is at work on it")
+    words = f"a gate on {claim.host}, pid {claim.pid}, holds the claim"
+    return Pending(action, PendingReason.HELD, min(claim.expires_at, retry_at), words)
 
 
 def _require_closed_door(action: GatedAction, now: datetime, *, despite_roll_forward: bool) -> None:

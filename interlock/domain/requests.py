@@ -124,10 +124,10 @@ class Liveness(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbeHolder(Request[Liveness]):
-    """Whether the holder of a claim is gone."""
+    """Whether the holder of a claim is gone. Without a claim it is anybody's, unless another thread of this gate is at it."""
 
     action_id: UUID
-    claim: Claim
+    claim: Claim | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from interlock.infrastructure.sqlite.database import Datastore
 SUMMARY_COLUMNS = tuple(field.name for field in fields(ActionSummary))
 
 _UPSERT_SUMMARY = (
-    f"INSERT INTO receipts ({', '.join(SUMMARY_COLUMNS)}) VALUES ({', '.join('?' * len(SUMMARY_COLUMNS))}) "  # noqa: S608 - our own names
+    f"INSERT INTO receipts ({', '.join(SUMMARY_COLUMNS)}) VALUES ({', '.join('?' * len(SUMMARY_COLUMNS))}) "
     f"ON CONFLICT (action_id) DO UPDATE SET {', '.join(f'{c} = excluded.{c}' for c in SUMMARY_COLUMNS[1:])}"
 )
 
@@ -143,7 +143,7 @@ def _require_versions(cursor: sqlite3.Cursor, expected: Sequence[tuple[UUID, int
     """
     marks = ", ".join("?" * len(expected))
     rows = cursor.execute(
-        "SELECT originator_id, max(originator_version) AS version, leaf_hash FROM stored_events "  # noqa: S608 - marks only
+        "SELECT originator_id, max(originator_version) AS version, leaf_hash FROM stored_events "
         f"WHERE originator_id IN ({marks}) GROUP BY originator_id",
         [aggregate_id.hex for aggregate_id, _ in expected],
     )
