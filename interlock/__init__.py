@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     __version__: str
 
+    from interlock.approvals import ExternalApproval as ExternalApproval
     from interlock.config import GateConfig as GateConfig
     from interlock.domain.answers import Declined as Declined
     from interlock.domain.answers import Done as Done
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from interlock.domain.profiles import CapabilityProfile as CapabilityProfile
     from interlock.functions import FunctionTarget as FunctionTarget
     from interlock.functions import target as target
-    from interlock.gate import ExternalApproval as ExternalApproval
     from interlock.gate import Gate as Gate
     from interlock.outcomes import Ambiguous as Ambiguous
     from interlock.outcomes import Committed as Committed
@@ -47,7 +47,7 @@ _WHERE = {
     "Done": "domain.answers",
     "Effect": "domain.effects",
     "Evidence": "domain.answers",
-    "ExternalApproval": "gate",
+    "ExternalApproval": "approvals",
     "FunctionTarget": "functions",
     "Gate": "gate",
     "GateConfig": "config",

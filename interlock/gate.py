@@ -2,87 +2,48 @@
 
 from __future__ import annotations
 
-import json
 import os
 import random
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
 
+from interlock.approvals import Approvals, ApprovalView, ExternalApproval, checked_terms
 from interlock.config import GateConfig
 from interlock.domain import protocol
-from interlock.domain.action import MAX_KEY_LENGTH, GatedAction, Intent, require_key
-from interlock.domain.approvals import Approval, ApprovalRef, ApprovalTerms
-from interlock.domain.effects import Effect, EffectRecord, Money, record_effect, require_currency
+from interlock.domain.action import GatedAction, Intent, require_key
+from interlock.domain.approvals import ApprovalRef
+from interlock.domain.effects import Effect, record_effect
 from interlock.domain.endings import Conclusion, Pending
 from interlock.domain.ports import ApprovalSource, Target
 from interlock.domain.premises import Premise, PremisePolicy, Strict
 from interlock.domain.profiles import CapabilityProfile
-from interlock.domain.requests import AppendAnswer
 from interlock.domain.sending import CLAIM_MARGIN_S, Sender
 from interlock.domain.summary import IN_FLIGHT
 from interlock.driver import Driver, Registry
 from interlock.errors import (
     GateClosed,
     InterlockError,
-    InvalidApproval,
     InvalidConfiguration,
     InvalidInput,
     InvalidPremise,
     JournalError,
-    UnknownApproval,
     UnknownTarget,
 )
 from interlock.infrastructure.clock import Clock, SystemClock, elapsing_s
-from interlock.infrastructure.ids import time_ordered_id
 from interlock.infrastructure.locks import LivenessLocks, hostname
 from interlock.infrastructure.sqlite.journal import SQLiteJournal
+from interlock.inputs import require_json, require_opaque, require_text
 from interlock.outcomes import Outcome, outcome_of
 from interlock.projections.receipts import Receipt, receipt_of
 from interlock.projections.verification import Verification
 from interlock.reading import ReceiptPage, Receipts
 
 P = TypeVar("P")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalView:
-    """An approval as it stands: what `approve`, `revoke` and `approval` return.
-
-    Attributes:
-        id: its id; make the action's key from it.
-        cap_minor: what it covers, in the minor unit.
-        currency: of the cap.
-        remaining_minor: what is neither reserved nor spent.
-        uses: how many actions it allows.
-        uses_left: how many it still allows.
-        by: the opaque id of the person who gave it.
-        expires_at: until when, in UTC.
-        revoked_at: when it was taken back.
-    """
-
-    id: str
-    cap_minor: int | None
-    currency: str | None
-    remaining_minor: int | None
-    uses: int
-    uses_left: int
-    by: str
-    expires_at: datetime
-    revoked_at: datetime | None
-
-
-@dataclass(frozen=True, slots=True)
-class ExternalApproval:
-    """An approval that lives in a source registered under `source`: read, and not held."""
-
-    source: str
-    id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +73,7 @@ class Gate:
     def __init__(self, driver: Driver, config: GateConfig) -> None:
         self._driver = driver
         self._config = config
+        self._approvals = Approvals(driver)
         self._reader = Receipts(driver.journal, driver.clock)
         _gates.add(self)
 
@@ -195,20 +157,8 @@ class Gate:
         Raises:
             InvalidApproval: the terms are malformed, or the id was granted under other terms.
         """
-        terms = _terms(by, expires_in_s, cap_minor, currency, uses, self._fingerprint(effect))
-        require_key(approval_id)
-        while True:
-            granted = self._driver.journal.find_approval(approval_id)
-            if granted is not None and granted.terms != terms:
-                raise InvalidApproval(
-                    f"approval {approval_id!r} was granted under other terms; it is unchanged. Approve again under another id"
-                )
-            if granted is not None:
-                return _view(granted)
-            now = self._driver.clock.now()
-            approval = Approval.grant(time_ordered_id(now), approval_id, terms, now)
-            if self._driver.journal.append(None, approval) is AppendAnswer.APPENDED:
-                return _view(approval)
+        fingerprint = self._fingerprint(effect) if effect is not None else None
+        return self._approvals.grant(approval_id, checked_terms(by, expires_in_s, cap_minor, currency, uses, fingerprint))
 
     def revoke(self, approval_id: str, *, by: str, note: str = "") -> ApprovalView:
         """Take an approval back. It is strictly before or strictly after each send; revoking twice changes nothing.
@@ -221,11 +171,7 @@ class Gate:
         Raises:
             UnknownApproval: there is no such approval.
         """
-        while True:
-            approval = self._approval(approval_id)
-            approval.revoke(_opaque("by", by), _text("note", note), self._driver.clock.now())
-            if not approval.pending_events or self._driver.journal.append(None, approval) is AppendAnswer.APPENDED:
-                return _view(approval)
+        return self._approvals.revoke(approval_id, by, note)
 
     def approval(self, approval_id: str) -> ApprovalView:
         """Return an approval as it stands.
@@ -233,7 +179,7 @@ class Gate:
         Raises:
             UnknownApproval: there is no such approval.
         """
-        return _view(self._approval(approval_id))
+        return self._approvals.view(approval_id)
 
     # --- actions
 
@@ -351,8 +297,8 @@ class Gate:
             protocol.resolve(
                 action,
                 happened=happened,
-                by=_opaque("by", by),
-                note=_text("note", note),
+                by=require_opaque("by", by),
+                note=require_text("note", note),
                 looks_up=target is not None and target.capabilities.looks_up,
                 despite_roll_forward=despite_roll_forward,
             )
@@ -406,7 +352,7 @@ class Gate:
             approval=self._approval_ref(approval),
             premises=given,
             supersedes=require_key(supersedes) if supersedes is not None else None,
-            decision_json=_json("decision", decision) if decision is not None else None,
+            decision_json=require_json("decision", decision) if decision is not None else None,
         )
 
     def _require_registered(self, premise: Premise) -> None:
@@ -473,18 +419,9 @@ class Gate:
         pending = conclusion if isinstance(conclusion, Pending) else None
         return outcome_of(conclusion.action, pending, self._driver.clock.now())
 
-    def _approval(self, approval_id: str) -> Approval:
-        approval = self._driver.journal.find_approval(approval_id)
-        if approval is None:
-            raise UnknownApproval(f"there is no approval {approval_id!r}; nothing was written")
-        return approval
-
-    def _fingerprint(self, effect: Effect[Any] | None) -> str | None:
-        return self._record(effect).fingerprint if effect is not None else None
-
-    def _record(self, effect: Effect[Any]) -> EffectRecord:
+    def _fingerprint(self, effect: Effect[Any]) -> str:
         target = self._target(effect.target)
-        return record_effect(effect, target.codec, target.version)
+        return record_effect(effect, target.codec, target.version).fingerprint
 
 
 def _renew_all_after_fork() -> None:
@@ -513,61 +450,3 @@ def _require_deadline_inside_claim(target: Target[Any], config: GateConfig) -> N
             f"target {target.name!r} may send for {deadline_s:g} s, which is not at least {CLAIM_MARGIN_S} s inside the claim's "
             f"time to live of {config.claim_ttl_s:g} s; lower send_deadline_s or raise claim_ttl_s"
         )
-
-
-def _terms(
-    by: str, expires_in_s: int, cap_minor: int | None, currency: str | None, uses: int, fingerprint: str | None
-) -> ApprovalTerms:
-    if (cap_minor is None) != (currency is None):
-        raise InvalidApproval("a cap needs a currency, and a currency a cap")
-    if type(expires_in_s) is not int or expires_in_s <= 0:
-        raise InvalidApproval(f"expires_in_s must be a positive integer, not {expires_in_s!r}")
-    if type(uses) is not int or uses < 1:
-        raise InvalidApproval(f"uses must be a positive integer, not {uses!r}")
-    if cap_minor is not None and currency is not None:
-        Money(cap_minor, require_currency(currency))
-    return ApprovalTerms(
-        cap_minor=cap_minor,
-        currency=currency,
-        by=_opaque("by", by),
-        expires_in_s=expires_in_s,
-        fingerprint=fingerprint,
-        uses=uses,
-    )
-
-
-def _opaque(name: str, value: str) -> str:
-    if type(value) is not str or not value or len(value) > MAX_KEY_LENGTH or not value.isprintable():
-        raise InvalidInput(f"{name} must be an opaque id of 1 to {MAX_KEY_LENGTH} printable characters; nothing was written")
-    return value
-
-
-def _text(name: str, value: str) -> str:
-    try:
-        value.encode()
-    except (UnicodeEncodeError, AttributeError):
-        raise InvalidInput(f"{name} must be text; nothing was written") from None
-    return value
-
-
-def _json(name: str, value: Mapping[str, Any]) -> str:
-    try:
-        text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-    except (TypeError, ValueError) as error:
-        raise InvalidInput(f"{name} must be JSON values: {error}; nothing was written or sent") from None
-    return _text(name, text)
-
-
-def _view(approval: Approval) -> ApprovalView:
-    terms = approval.terms
-    return ApprovalView(
-        id=approval.approval_id,
-        cap_minor=terms.cap_minor,
-        currency=terms.currency,
-        remaining_minor=approval.remaining_minor(),
-        uses=terms.uses,
-        uses_left=max(0, terms.uses - len(approval.reserved) - len(approval.spent)),
-        by=terms.by,
-        expires_at=approval.expires_at,
-        revoked_at=approval.revoked_at,
-    )

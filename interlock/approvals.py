@@ -1,0 +1,147 @@
+"""Approvals, as a host handles them: granting, revoking, and how they stand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from interlock.domain.action import require_key
+from interlock.domain.approvals import Approval, ApprovalTerms
+from interlock.domain.effects import Money, require_currency
+from interlock.domain.requests import AppendAnswer
+from interlock.driver import Driver
+from interlock.errors import InvalidApproval, UnknownApproval
+from interlock.infrastructure.ids import time_ordered_id
+from interlock.inputs import require_opaque, require_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalView:
+    """An approval as it stands: what `approve`, `revoke` and `approval` return.
+
+    Attributes:
+        id: its id; make the action's key from it.
+        cap_minor: what it covers, in the minor unit.
+        currency: of the cap.
+        remaining_minor: what is neither reserved nor spent.
+        uses: how many actions it allows.
+        uses_left: how many it still allows.
+        by: the opaque id of the person who gave it.
+        expires_at: until when, in UTC.
+        revoked_at: when it was taken back.
+    """
+
+    id: str
+    cap_minor: int | None
+    currency: str | None
+    remaining_minor: int | None
+    uses: int
+    uses_left: int
+    by: str
+    expires_at: datetime
+    revoked_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class ExternalApproval:
+    """An approval that lives in a source registered under `source`: read, and not held."""
+
+    source: str
+    id: str
+
+
+class Approvals:
+    """The approvals of one journal."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._journal = driver.journal
+        self._clock = driver.clock
+
+    def grant(self, approval_id: str, terms: ApprovalTerms) -> ApprovalView:
+        """Grant an approval; the same terms again return the same approval.
+
+        Raises:
+            InvalidApproval: the id was granted under other terms.
+        """
+        require_key(approval_id)
+        while True:
+            granted = self._journal.find_approval(approval_id)
+            if granted is not None and granted.terms != terms:
+                raise InvalidApproval(
+                    f"approval {approval_id!r} was granted under other terms; it is unchanged. Approve again under another id"
+                )
+            if granted is not None:
+                return view_of(granted)
+            now = self._clock.now()
+            approval = Approval.grant(time_ordered_id(now), approval_id, terms, now)
+            if self._journal.append(None, approval) is AppendAnswer.APPENDED:
+                return view_of(approval)
+
+    def revoke(self, approval_id: str, by: str, note: str) -> ApprovalView:
+        """Take an approval back; twice changes nothing.
+
+        Raises:
+            UnknownApproval: there is no such approval.
+        """
+        while True:
+            approval = self._find(approval_id)
+            approval.revoke(require_opaque("by", by), require_text("note", note), self._clock.now())
+            if not approval.pending_events or self._journal.append(None, approval) is AppendAnswer.APPENDED:
+                return view_of(approval)
+
+    def view(self, approval_id: str) -> ApprovalView:
+        """Return an approval as it stands.
+
+        Raises:
+            UnknownApproval: there is no such approval.
+        """
+        return view_of(self._find(approval_id))
+
+    def _find(self, approval_id: str) -> Approval:
+        approval = self._journal.find_approval(approval_id)
+        if approval is None:
+            raise UnknownApproval(f"there is no approval {approval_id!r}; nothing was written")
+        return approval
+
+
+def checked_terms(
+    by: str, expires_in_s: int, cap_minor: int | None, currency: str | None, uses: int, fingerprint: str | None
+) -> ApprovalTerms:
+    """Return the terms of an approval.
+
+    Raises:
+        InvalidApproval: they are malformed.
+        InvalidEffect: the cap is no amount of money.
+    """
+    if (cap_minor is None) != (currency is None):
+        raise InvalidApproval("a cap needs a currency, and a currency a cap")
+    if type(expires_in_s) is not int or expires_in_s <= 0:
+        raise InvalidApproval(f"expires_in_s must be a positive integer, not {expires_in_s!r}")
+    if type(uses) is not int or uses < 1:
+        raise InvalidApproval(f"uses must be a positive integer, not {uses!r}")
+    if cap_minor is not None and currency is not None:
+        Money(cap_minor, require_currency(currency))
+    return ApprovalTerms(
+        cap_minor=cap_minor,
+        currency=currency,
+        by=require_opaque("by", by),
+        expires_in_s=expires_in_s,
+        fingerprint=fingerprint,
+        uses=uses,
+    )
+
+
+def view_of(approval: Approval) -> ApprovalView:
+    """Return what a host sees of an approval."""
+    terms = approval.terms
+    return ApprovalView(
+        id=approval.approval_id,
+        cap_minor=terms.cap_minor,
+        currency=terms.currency,
+        remaining_minor=approval.remaining_minor(),
+        uses=terms.uses,
+        uses_left=max(0, terms.uses - len(approval.reserved) - len(approval.spent)),
+        by=terms.by,
+        expires_at=approval.expires_at,
+        revoked_at=approval.revoked_at,
+    )
