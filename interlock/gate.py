@@ -344,8 +344,7 @@ class Gate:
         given = tuple(premises)
         for premise in given:
             self._require_registered(premise)
-            if (premise.target, premise.subject) == (effect.target, effect.subject):
-                target.require_possible(effect, premise.facts)
+        target.check(effect, given)
         return Intent(
             key=key,
             effect=record_effect(effect, target.codec, target.version),

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from interlock.domain.answers import BurnAnswer, CannotTell, LookupAnswer, SendAnswer, Unknown
 from interlock.domain.effects import Effect, EffectCodec
-from interlock.domain.premises import Facts, Premise, PremisePolicy, Strict
+from interlock.domain.premises import Premise, PremisePolicy, Strict
 from interlock.domain.profiles import CapabilityProfile
 
 P = TypeVar("P")
@@ -44,13 +44,15 @@ class TargetBase(Generic[P]):
         """What the provider promises. The default promises nothing."""
         return CapabilityProfile()
 
-    def require_possible(self, effect: Effect[P], facts: Facts) -> None:
-        """Raise where the effect can never fit what was decided on, such as a refund in another currency than the payment's.
+    def check(self, effect: Effect[P], premises: tuple[Premise, ...]) -> None:
+        """Raise where the effect can never fit what was decided on. Called before anything is written; the default passes all.
 
-        Called before anything is written, with the facts of each premise on the effect's own subject.
+        Args:
+            effect: what is to be done.
+            premises: the facts that the decision rests on, of whichever target.
 
         Raises:
-            InvalidEffect: it can never fit.
+            InvalidEffect: it can never fit, such as a refund in another currency than the payment's.
         """
 
 
