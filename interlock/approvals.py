@@ -10,9 +10,12 @@ from interlock.domain.approvals import Approval, ApprovalTerms
 from interlock.domain.effects import Money, require_currency
 from interlock.domain.requests import AppendAnswer
 from interlock.driver import Driver
-from interlock.errors import InvalidApproval, UnknownApproval
+from interlock.errors import InvalidApproval, InvalidEffect, UnknownApproval
 from interlock.infrastructure.ids import time_ordered_id
 from interlock.inputs import require_opaque, require_text
+
+MAX_EXPIRES_IN_S = 10 * 365 * 86_400
+"""Ten years: what holds longer than that is no approval of one action."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,16 +114,18 @@ def checked_terms(
 
     Raises:
         InvalidApproval: they are malformed.
-        InvalidEffect: the cap is no amount of money.
     """
     if (cap_minor is None) != (currency is None):
         raise InvalidApproval("a cap needs a currency, and a currency a cap")
-    if type(expires_in_s) is not int or expires_in_s <= 0:
-        raise InvalidApproval(f"expires_in_s must be a positive integer, not {expires_in_s!r}")
+    if type(expires_in_s) is not int or not 0 < expires_in_s <= MAX_EXPIRES_IN_S:
+        raise InvalidApproval(f"expires_in_s must be an integer of 1 to {MAX_EXPIRES_IN_S}, not {expires_in_s!r}")
     if type(uses) is not int or uses < 1:
         raise InvalidApproval(f"uses must be a positive integer, not {uses!r}")
-    if cap_minor is not None and currency is not None:
-        Money(cap_minor, require_currency(currency))
+    try:
+        if cap_minor is not None and currency is not None:
+            Money(cap_minor, require_currency(currency))
+    except InvalidEffect as error:
+        raise InvalidApproval(f"the cap is no amount of money: {error}") from None
     return ApprovalTerms(
         cap_minor=cap_minor,
         currency=currency,

@@ -76,6 +76,13 @@ def _run(arguments: argparse.Namespace) -> int:
         return int(arguments.run(arguments))
     except InterlockError as error:
         return _explain(error, arguments)
+    except BrokenPipeError:
+        raise
+    except Exception as error:  # noqa: BLE001 - a shell gets an exit code and words, and no traceback, whose text may hold a secret
+        _say(f"interlock {arguments.command}: it failed in a way that nobody foresaw: {_words_of(error)}")
+        _say("  not done: nothing is sent before the journal says so")
+        _say("  next: `interlock attention` lists what is in flight; report this, it is a defect")
+        return Exit.FOUND
     except KeyboardInterrupt:
         _say(f"interlock {arguments.command}: interrupted. What is in flight stays so until the next `interlock recover`")
         return Exit.INTERRUPTED
@@ -305,16 +312,8 @@ def _load(place: str) -> object:
     except InterlockError:
         raise
     except Exception as error:
-        # Its class and its place, and not its text: a program's own error may hold a secret.
-        raise InvalidConfiguration(f"{place} can't be loaded: {type(error).__name__} {_raised_at(error)}") from error
+        raise InvalidConfiguration(f"{place} can't be loaded: {_words_of(error)}") from error
     return made
-
-
-def _raised_at(error: Exception) -> str:
-    from traceback import extract_tb
-
-    frame = extract_tb(error.__traceback__)[-1]
-    return f"of {error.name!r}" if isinstance(error, ModuleNotFoundError) else f"at {frame.filename}:{frame.lineno}"
 
 
 # --- printing
@@ -328,13 +327,13 @@ def _print_report(report: Report, arguments: argparse.Namespace) -> int:
             {
                 "outcomes": [_outcome_values(outcome) for outcome in report.outcomes],
                 "skipped": dict(report.skipped),
-                "failed": {key: str(error) for key, error in report.failed.items()},
+                "failed": {key: _words_of(error) for key, error in report.failed.items()},
             }
         )
     else:
         rows = [(type(one).__name__, one.key, one.words if isinstance(one, InFlight) else "") for one in report.outcomes]
-        rows += [("skipped", key, f"its target {name!r} was not given with --targets") for key, name in report.skipped.items()]
-        rows += [("failed", key, str(error)) for key, error in report.failed.items()]
+        rows += [("skipped", key, f"its target, {name}, was not given with --targets") for key, name in report.skipped.items()]
+        rows += [("failed", key, _words_of(error)) for key, error in report.failed.items()]
         _print_table(("OUTCOME", "KEY", "WORDS"), rows, "nothing to do")
     if report.failed:
         return Exit.FOUND
@@ -439,6 +438,20 @@ def _explain(error: InterlockError, arguments: argparse.Namespace) -> int:
     _say(f"  not done: {not_done}")
     _say(f"  next: {_first(advice, error) or 'run the same command again'}")
     return _first(codes, error) or Exit.FOUND
+
+
+def _words_of(error: Exception) -> str:
+    """Say what an error is: ours in its words, any other by class and place, since its text may hold a secret."""
+    from traceback import extract_tb
+
+    from interlock.errors import InterlockError
+
+    if isinstance(error, InterlockError):
+        return str(error)
+    if isinstance(error, ModuleNotFoundError):
+        return f"{type(error).__name__} of {error.name!r}"
+    frames = extract_tb(error.__traceback__)
+    return f"{type(error).__name__} at {frames[-1].filename}:{frames[-1].lineno}" if frames else type(error).__name__
 
 
 def _first(by_class: Mapping[type[InterlockError], T], error: InterlockError) -> T | None:

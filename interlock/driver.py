@@ -57,26 +57,31 @@ class Registry:
 
 
 class AtWork:
-    """Which actions a thread of this gate is at work on: another thread must not take them for abandoned."""
+    """Which actions a run of this gate is at work on: neither another thread nor a run inside it takes them for abandoned."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._actions: dict[UUID, int] = {}
+        self._runs: dict[UUID, object] = {}
+        self._local = threading.local()
 
     def begin(self, action_id: UUID) -> bool:
-        """Note that the calling thread is at work on it, unless another one is already; return whether it is noted."""
+        """Note that the present run is at work on it; return False where another one is."""
+        if not hasattr(self._local, "run"):
+            self._local.run = object()  # a thread that performs requests on its own is one run
         with self._lock:
-            return self._actions.setdefault(action_id, threading.get_ident()) == threading.get_ident()
+            return self._runs.setdefault(action_id, self._local.run) is self._local.run
 
     @contextmanager
-    def scope(self) -> Generator[None]:
-        """Forget what the calling thread began in here."""
+    def run(self) -> Generator[None]:
+        """Be a run of its own, and forget at the end what it was at work on."""
+        outer, mine = getattr(self._local, "run", None), object()
+        self._local.run = mine
         try:
             yield
         finally:
+            self._local.run = outer
             with self._lock:
-                mine = threading.get_ident()
-                self._actions = {key: thread for key, thread in self._actions.items() if thread != mine}
+                self._runs = {action_id: run for action_id, run in self._runs.items() if run is not mine}
 
 
 class Driver:
@@ -92,7 +97,7 @@ class Driver:
 
     def run(self, protocol: Protocol[R]) -> R:
         """Run a protocol on the calling thread."""
-        with self.at_work.scope():
+        with self.at_work.run():
             return drive(protocol, self.perform)
 
     def renew_after_fork(self) -> None:

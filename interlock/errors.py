@@ -18,6 +18,7 @@
     │   ├── JournalUnavailable       down, full, read-only, or too busy
     │   ├── JournalTooNew
     │   ├── JournalCorrupt
+    │   ├── EventNotStorable
     │   └── GateClosed
     └── OutcomeNotRecorded           it was sent, and the journal does not say so yet
 
@@ -118,6 +119,10 @@ class JournalTooNew(JournalError):
 
 class JournalCorrupt(JournalError):
     """A stored event can't be read back as what it says it is. Nothing was sent; run `interlock verify` to see where."""
+
+
+class EventNotStorable(JournalError):
+    """An event holds a value that the journal could not give back. It was not written; correct what the host or a target gave."""
 
 
 class GateClosed(JournalError):

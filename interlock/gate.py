@@ -15,7 +15,7 @@ from uuid import UUID
 from interlock.approvals import Approvals, ApprovalView, ExternalApproval, checked_terms
 from interlock.config import GateConfig
 from interlock.domain import protocol
-from interlock.domain.action import GatedAction, Intent, require_key
+from interlock.domain.action import Intent, Status, require_key
 from interlock.domain.approvals import ApprovalRef
 from interlock.domain.effects import Effect, record_effect
 from interlock.domain.endings import Conclusion, Pending
@@ -27,7 +27,6 @@ from interlock.domain.summary import IN_FLIGHT
 from interlock.driver import Driver, Registry
 from interlock.errors import (
     GateClosed,
-    InterlockError,
     InvalidConfiguration,
     InvalidInput,
     InvalidPremise,
@@ -36,7 +35,7 @@ from interlock.errors import (
 )
 from interlock.infrastructure.clock import Clock, SystemClock, elapsing_s
 from interlock.infrastructure.locks import LivenessLocks, hostname
-from interlock.infrastructure.sqlite.journal import SQLiteJournal
+from interlock.infrastructure.sqlite.journal import SQLiteJournal, SummaryFilter
 from interlock.inputs import require_json, require_opaque, require_text
 from interlock.outcomes import Outcome, outcome_of
 from interlock.projections.receipts import Receipt, receipt_of
@@ -53,12 +52,12 @@ class Report:
     Attributes:
         outcomes: one for each action that it could work on.
         skipped: keys of actions whose target is not registered here, or only in an older version, with what they need.
-        failed: keys of actions that raised, with the error. They are tried again by the next pass.
+        failed: keys (or ids, where the key can't be read) of actions that raised. They are tried again by the next pass.
     """
 
     outcomes: tuple[Outcome, ...]
     skipped: Mapping[str, str]
-    failed: Mapping[str, InterlockError]
+    failed: Mapping[str, Exception]
 
 
 _gates: weakref.WeakSet[Gate] = weakref.WeakSet()
@@ -253,7 +252,7 @@ class Gate:
             What became of each; actions of targets that are not registered here are reported and left alone.
         """
         if key is not None:
-            return self._work_on([self._reader.action(key)], protocol.recover)
+            return self._work_on([self._reader.action(key).id], protocol.recover)
         return self._work_on(self._in_flight(), protocol.recover)
 
     def recover_forever(self) -> None:
@@ -274,7 +273,7 @@ class Gate:
             key: this action only, whatever its ending.
         """
         if key is not None:
-            return self._work_on([self._reader.action(key)], protocol.reconcile)
+            return self._work_on([self._reader.action(key).id], protocol.reconcile)
         return self._work_on(self._uncertain(), protocol.reconcile)
 
     def resolve(self, key: str, *, happened: bool, by: str, note: str, despite_roll_forward: bool = False) -> Outcome:
@@ -385,34 +384,39 @@ class Gate:
             sends_per_pass=self._config.sends_per_pass,
         )
 
-    def _work_on(self, actions: Iterable[GatedAction], part: Any) -> Report:
+    def _work_on(self, action_ids: Iterable[UUID], part: Any) -> Report:
+        """Run a part of the protocol on each action; one that can't be read or worked on does not keep the others waiting."""
         outcomes: list[Outcome] = []
         skipped: dict[str, str] = {}
-        failed: dict[str, InterlockError] = {}
-        for action in actions:
-            recorded = action.intent.effect
-            target = self._driver.registry.targets.get(recorded.target)
-            if target is None or target.version < recorded.target_version:
-                skipped[action.key] = f"{recorded.target} v{recorded.target_version}"
-                continue
+        failed: dict[str, Exception] = {}
+        for action_id in action_ids:
+            name = str(action_id)
             try:
+                action = self._driver.journal.load_action(action_id)
+                name, recorded = action.key, action.intent.effect
+                target = self._driver.registry.targets.get(recorded.target)
+                if target is None or target.version < recorded.target_version:
+                    skipped[name] = f"{recorded.target} v{recorded.target_version}"
+                    continue
                 outcomes.append(self._outcome(self._driver.run(part(action, self._sender(target.capabilities)))))
-            except (GateClosed, KeyboardInterrupt):
+            except GateClosed:
                 raise
-            except InterlockError as error:
-                failed[action.key] = error
+            except Exception as error:  # noqa: BLE001 - it is reported, and tried again by the next pass
+                failed[name] = error
         return Report(tuple(outcomes), skipped, failed)
 
-    def _in_flight(self) -> Iterable[GatedAction]:
-        after: UUID | None = None
-        while page := self._driver.journal.in_flight(limit=self._config.recover_batch, after=after):
-            yield from map(self._driver.journal.load_action, page)
-            after = page[-1]
+    def _in_flight(self) -> Iterable[UUID]:
+        return self._ids(SummaryFilter(status=IN_FLIGHT))
 
-    def _uncertain(self) -> Iterable[GatedAction]:
-        for receipt in self._reader.attention(limit=self._config.recover_batch):
-            if receipt.status not in (IN_FLIGHT, "REFUSED"):
-                yield self._reader.action(receipt.key)
+    def _uncertain(self) -> Iterable[UUID]:
+        yield from self._ids(SummaryFilter(status=Status.AMBIGUOUS.value))
+        yield from self._ids(SummaryFilter(status=Status.COMMITTED.value, attention=True))
+
+    def _ids(self, conditions: SummaryFilter) -> Iterable[UUID]:
+        after: UUID | None = None
+        while page := self._driver.journal.find(conditions, limit=self._config.recover_batch, after=after):
+            yield from page
+            after = page[-1]
 
     def _outcome(self, conclusion: Conclusion) -> Outcome:
         pending = conclusion if isinstance(conclusion, Pending) else None

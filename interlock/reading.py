@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
@@ -112,7 +112,7 @@ class Receipts:
             after: `next_page` of the page before.
 
         Raises:
-            InvalidInput: an unknown status, a limit out of range, or an `after` that no page gave.
+            InvalidInput: an unknown status, a limit out of range, a time without a zone, or an `after` that no page gave.
         """
         if status is not None and status not in STATUSES:
             raise InvalidInput(f"status must be one of {', '.join(STATUSES)}, not {status!r}")
@@ -122,8 +122,8 @@ class Receipts:
             status=status,
             approval_id=approval,
             target=target,
-            intended_from=since,
-            intended_until=until,
+            intended_from=_utc("since", since),
+            intended_until=_utc("until", until),
             min_amount_minor=min_amount_minor,
             max_amount_minor=max_amount_minor,
         )
@@ -159,6 +159,15 @@ class Receipts:
 
     def _receipts_of(self, rows: Sequence[dict[str, Any]]) -> tuple[Receipt, ...]:
         return tuple(receipt_of(self._journal.load_action(UUID(row["action_id"]))) for row in rows)
+
+
+def _utc(name: str, at: datetime | None) -> datetime | None:
+    """Return the time in UTC: rows are compared by their text."""
+    if at is None:
+        return None
+    if at.utcoffset() is None:
+        raise InvalidInput(f"{name} needs a time zone")
+    return at.astimezone(UTC)
 
 
 def _cursor(after: str | None) -> UUID | None:

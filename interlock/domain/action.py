@@ -301,6 +301,11 @@ class GatedAction(BaseAggregate[UUID]):
         return self.status.ended
 
     @property
+    def commit_event(self) -> GatedAction.Committed | None:
+        """The Committed that ended it; later ones only bring newer evidence."""
+        return next((event for event in self.history if isinstance(event, GatedAction.Committed)), None)
+
+    @property
     def is_draft(self) -> bool:
         """Whether nothing of it is durable yet."""
         return bool(self.pending_events) and self.pending_events[0].originator_version == self.INITIAL_VERSION
@@ -325,9 +330,10 @@ class GatedAction(BaseAggregate[UUID]):
         """Whether, past the horizon, nothing can land any more; False where a stored failure may roll forward at any time."""
         return all(dispatch.roll_forward_known for dispatch in self.dispatches)
 
-    def horizon_of(self, attempt: int) -> datetime:
-        """Return the latest horizon of the sends under that attempt's key."""
-        return max(dispatch.horizon_at for dispatch in self.dispatches if dispatch.attempt == attempt)
+    def horizon_of(self, attempt: int, profile: CapabilityProfile) -> datetime:
+        """Return the latest horizon of the sends under that attempt's key, as recorded or as the profile has it now."""
+        sends = [dispatch for dispatch in self.dispatches if dispatch.attempt == attempt]
+        return max(max(dispatch.horizon_at, profile.horizon(dispatch.deadline_at)) for dispatch in sends)
 
     def first_dispatch_of(self, attempt: int) -> GatedAction.Dispatched:
         """Return the first send under that attempt's key: its window is counted from there."""

@@ -2,9 +2,46 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Storable:
+    """A base of records that come from a target: what could not be read back from the journal is not let in.
+
+    A wrong type raises where the record is made, which the port turns into Unknown or CannotTell. A lone surrogate, which JSON
+    can carry and UTF-8 can't, is replaced.
+    """
+
+    __slots__ = ()
+
+    def __post_init__(self) -> None:
+        """Check every field against its annotation.
+
+        Raises:
+            TypeError: a field is of another type.
+        """
+        for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
+            value = getattr(self, field.name)
+            object.__setattr__(self, field.name, _checked(f"{type(self).__name__}.{field.name}", str(field.type), value))
+
+
+def _checked(name: str, annotation: str, value: Any) -> Any:
+    allowed = _TYPES[annotation]
+    if type(value) not in allowed:
+        raise TypeError(f"{name} must be {annotation}, not {type(value).__name__}")
+    if annotation == "tuple[str, ...]":
+        return tuple(_checked(name, "str", item) for item in value)
+    return storable(value) if type(value) is str else value
+
+
+def storable(text: str) -> str:
+    """Return the text with what UTF-8 can't carry replaced."""
+    return text.encode("utf-8", "replace").decode()
 
 
 class Settlement(StrEnum):
@@ -19,7 +56,7 @@ class Settlement(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class Evidence(Storable):
     """What the provider said about an effect that it carried out.
 
     Args:
@@ -55,14 +92,14 @@ class KeyState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class Done(Storable):
     """The provider carried the effect out, and `evidence` is its own word for it."""
 
     evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True)
-class Declined:
+class Declined(Storable):
     """A parsed, definite no.
 
     Args:
@@ -77,14 +114,14 @@ class Declined:
 
 
 @dataclass(frozen=True, slots=True)
-class NotSent:
+class NotSent(Storable):
     """Provably not carried out by this request, now or later: no connection was made, or a rate limiter turned it away."""
 
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(Storable):
     """Anything else: a time-out, a 5xx, a cut answer, an exception."""
 
     why: str
@@ -92,21 +129,21 @@ class Unknown:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class Found(Storable):
     """The lookup found the effect."""
 
     evidence: Evidence
 
 
 @dataclass(frozen=True, slots=True)
-class Absent:
+class Absent(Storable):
     """The lookup read to the last page, on the right account and mode, and the effect was not there at `read_at`."""
 
     read_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class CannotTell:
+class CannotTell(Storable):
     """The lookup or the burn failed, or its answer could not be trusted. It says nothing about the effect (I6)."""
 
     why: str
@@ -130,3 +167,18 @@ class InProgress:
 SendAnswer = Done | Declined | NotSent | Unknown
 LookupAnswer = Found | Absent | CannotTell
 BurnAnswer = Burned | AlreadyUsed | InProgress | CannotTell
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "str": (str,),
+    "str | None": (str, type(None)),
+    "bool": (bool,),
+    "tuple[str, ...]": (tuple,),
+    "datetime": (datetime,),
+    "Settlement": (Settlement,),
+    "KeyState": (KeyState,),
+    "Evidence": (Evidence,),
+}
+
+SEND_ANSWERS = (Done, Declined, NotSent, Unknown)
+LOOKUP_ANSWERS = (Found, Absent, CannotTell)
+BURN_ANSWERS = (Burned, AlreadyUsed, InProgress, CannotTell)

@@ -109,10 +109,11 @@ class DataclassCodec(Generic[P]):
         self._type = parameters_type
         hints = typing.get_type_hints(parameters_type)
         self._fields = {f.name: _scalar_types(f.name, hints[f.name]) for f in fields(parameters_type)}
+        self._none_by_default = {f.name for f in fields(parameters_type) if f.default is None}
         self._required = {f.name for f in fields(parameters_type) if f.default is MISSING and f.default_factory is MISSING}
 
     def encode(self, parameters: P) -> Mapping[str, Scalar]:
-        """Return the fields that differ from None.
+        """Return the fields. Those that are None by default are left out, so that adding one later changes no fingerprint.
 
         Raises:
             InvalidEffect: a field holds a value of another type than it is annotated with.
@@ -121,7 +122,7 @@ class DataclassCodec(Generic[P]):
             msg = f"expected {self._type.__name__}, got {type(parameters).__name__}"
             raise InvalidEffect(msg)
         values = {name: self._checked(name, getattr(parameters, name)) for name in self._fields}
-        return {name: value for name, value in values.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None or name not in self._none_by_default}
 
     def decode(self, values: Mapping[str, Scalar]) -> P:
         """Return the dataclass again.
@@ -130,13 +131,11 @@ class DataclassCodec(Generic[P]):
             InvalidEffect: an unknown field, a missing one, or a value of a wrong type.
         """
         unknown = set(values) - set(self._fields)
-        missing = self._required - set(values) - {name for name, kinds in self._fields.items() if type(None) in kinds}
+        missing = self._required - set(values)
         if unknown or missing:
             msg = f"{self._type.__name__}: unknown fields {sorted(unknown)}, missing fields {sorted(missing)}"
             raise InvalidEffect(msg)
-        given = {name: self._checked(name, value) for name, value in values.items()}
-        absent = dict.fromkeys(self._required - set(values))
-        return self._type(**given, **absent)
+        return self._type(**{name: self._checked(name, value) for name, value in values.items()})
 
     def _checked(self, name: str, value: Any) -> Scalar:
         if type(value) not in self._fields[name]:
@@ -211,7 +210,8 @@ def record_effect(effect: Effect[P], codec: EffectCodec[P], target_version: int)
         raise InvalidEffect(msg)
     require_unicode("subject", effect.subject)
     parameters = dict(codec.encode(effect.parameters))
-    canonical = rfc8785.dumps({"parameters": parameters, "subject": effect.subject, "target": effect.target})
+    money: list[int | str] = [effect.money.amount_minor, effect.money.currency] if effect.money else []
+    canonical = rfc8785.dumps({"money": money, "parameters": parameters, "subject": effect.subject, "target": effect.target})
     return EffectRecord(
         target=effect.target,
         target_version=target_version,

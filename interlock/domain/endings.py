@@ -86,8 +86,11 @@ def end(
         if approval is not None:
             settle(approval, now)
         moves = approval if approval is not None and approval.pending_events else None
-        if (yield from Append(action, moves)) is AppendAnswer.APPENDED:
+        answer = yield from Append(action, moves)
+        if answer is AppendAnswer.APPENDED:
             return Ended(action)
+        if action.is_draft:
+            return answer  # nothing of it was written: somebody else has the key, or the approval moved
         action = yield from LoadAction(action.id)
         if action.version != version:
             return AppendAnswer.ACTION_MOVED
@@ -127,6 +130,8 @@ def record_done(action: GatedAction, evidence: Evidence, via: Via, checks: Check
     Raises:
         OutcomeNotRecorded: the journal failed, or says Refused.
     """
+    if evidence.disagreements and action.status is Status.AMBIGUOUS:
+        return Ended(action)  # that is what it says already
     if evidence.disagreements:
         words = "the provider's answer disagrees with the effect: " + "; ".join(evidence.disagreements)
         return (

@@ -8,12 +8,22 @@ from datetime import datetime
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
-from interlock.domain.answers import BurnAnswer, CannotTell, LookupAnswer, SendAnswer, Unknown
+from interlock.domain.answers import (
+    BURN_ANSWERS,
+    LOOKUP_ANSWERS,
+    SEND_ANSWERS,
+    BurnAnswer,
+    CannotTell,
+    LookupAnswer,
+    SendAnswer,
+    Unknown,
+)
 from interlock.domain.effects import Effect, EffectCodec
 from interlock.domain.premises import Premise, PremisePolicy, Strict
 from interlock.domain.profiles import CapabilityProfile
 
 P = TypeVar("P")
+T = TypeVar("T")
 
 
 class Deadline(Protocol):
@@ -90,7 +100,9 @@ class Target(TargetBase[P], ABC):
             Done, Declined, NotSent or Unknown. It raises nothing.
         """
         try:
-            return self._send(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
+            return _one_of(
+                SEND_ANSWERS, self._send(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
+            )
         except Exception as error:  # noqa: BLE001 - I6: whatever went wrong, it is not known to have not happened
             return Unknown(_named(error))
 
@@ -101,7 +113,7 @@ class Target(TargetBase[P], ABC):
             Found, Absent (after the last page, on the right account and mode) or CannotTell. It raises nothing.
         """
         try:
-            return self._lookup(effect, action_id=action_id, deadline=deadline)
+            return _one_of(LOOKUP_ANSWERS, self._lookup(effect, action_id=action_id, deadline=deadline))
         except Exception as error:  # noqa: BLE001 - I6: a failed read is not an absence
             return CannotTell(_named(error))
 
@@ -112,7 +124,9 @@ class Target(TargetBase[P], ABC):
             Burned, AlreadyUsed, InProgress or CannotTell. It raises nothing.
         """
         try:
-            return self._burn(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
+            return _one_of(
+                BURN_ANSWERS, self._burn(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
+            )
         except Exception as error:  # noqa: BLE001 - I6: a failed burn closes nothing
             return CannotTell(_named(error))
 
@@ -142,21 +156,25 @@ class AsyncTarget(TargetBase[P], ABC):
     async def send(self, effect: Effect[P], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> SendAnswer:
         """Carry the effect out; see `Target.send`. Cancelling the await says nothing about the effect."""
         try:
-            return await self._send(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
+            return _one_of(
+                SEND_ANSWERS, await self._send(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
+            )
         except Exception as error:  # noqa: BLE001 - I6, as in Target.send
             return Unknown(_named(error))
 
     async def lookup(self, effect: Effect[P], *, action_id: UUID, deadline: Deadline) -> LookupAnswer:
         """Look for the effect that carries this action's mark; see `Target.lookup`."""
         try:
-            return await self._lookup(effect, action_id=action_id, deadline=deadline)
+            return _one_of(LOOKUP_ANSWERS, await self._lookup(effect, action_id=action_id, deadline=deadline))
         except Exception as error:  # noqa: BLE001 - I6, as in Target.lookup
             return CannotTell(_named(error))
 
     async def burn(self, effect: Effect[P], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> BurnAnswer:
         """Use the key up with a harmless request; see `Target.burn`."""
         try:
-            return await self._burn(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
+            return _one_of(
+                BURN_ANSWERS, await self._burn(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
+            )
         except Exception as error:  # noqa: BLE001 - I6, as in Target.burn
             return CannotTell(_named(error))
 
@@ -196,6 +214,20 @@ class ExternalTerms:
     expires_at: datetime
     fingerprint: str | None = None
 
+    def __post_init__(self) -> None:
+        """Refuse what could not be compared or written down.
+
+        Raises:
+            TypeError: a field is of another type, or `expires_at` has no zone.
+        """
+        kinds: dict[str, tuple[type, ...]] = {"live": (bool,), "cap_minor": (int, type(None)), "by": (str,)}
+        kinds |= dict.fromkeys(("currency", "fingerprint"), (str, type(None)))
+        wrong = [name for name, allowed in kinds.items() if type(getattr(self, name)) not in allowed]
+        if wrong:
+            raise TypeError(f"an approval's terms are a bool, whole minor units, and text: {', '.join(wrong)}")
+        if self.expires_at.utcoffset() is None:
+            raise TypeError("expires_at needs a time zone")
+
 
 class ApprovalSource(Protocol):
     """Reads approvals that live elsewhere: they are read and not held, which is weaker, and the receipt says so."""
@@ -207,6 +239,13 @@ class ApprovalSource(Protocol):
             Exception: it can't be read; nothing is sent then.
         """
         ...
+
+
+def _one_of(kinds: tuple[type, ...], answer: T) -> T:
+    """Return the answer if it is one; a function that forgets to return has answered nothing."""
+    if not isinstance(answer, kinds):
+        raise TypeError(f"{type(answer).__name__} is no answer")
+    return answer
 
 
 def _named(error: Exception) -> str:

@@ -15,6 +15,7 @@ from uuid import UUID
 
 import rfc8785
 
+from interlock.domain.answers import storable
 from interlock.domain.effects import EffectRecord, Scalar, require_scalar
 from interlock.errors import InvalidEffect, InvalidPremise
 
@@ -42,6 +43,10 @@ class Change:
     kind: ChangeKind
     words: str
 
+    def __post_init__(self) -> None:
+        """Take the words as they can be stored."""
+        object.__setattr__(self, "words", storable(self.words))
+
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
@@ -54,6 +59,10 @@ class Judgement:
 
     changes: tuple[Change, ...] = ()
     possible: str = ""
+
+    def __post_init__(self) -> None:
+        """Take the words as they can be stored."""
+        object.__setattr__(self, "possible", storable(self.possible))
 
     @property
     def objection(self) -> Change | None:
@@ -129,6 +138,23 @@ class Premise:
     read_at: datetime
     policy: str
     expectations_json: str = "{}"
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be written down or compared.
+
+        Raises:
+            InvalidPremise: a field that is no text, JSON that is none, or a time without a zone.
+        """
+        texts = (self.target, self.subject, self.facts_json, self.policy, self.expectations_json)
+        if any(type(text) is not str or storable(text) != text for text in texts):
+            raise InvalidPremise("a premise is made of text")
+        if type(self.read_at) is not datetime or self.read_at.tzinfo is None:
+            raise InvalidPremise("read_at must be a time with a zone")
+        try:
+            parse_facts(self.facts_json)
+            parse_facts(self.expectations_json)
+        except ValueError:
+            raise InvalidPremise("a premise's facts must be JSON") from None
 
     @property
     def facts(self) -> Facts:

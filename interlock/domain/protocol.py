@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from interlock.domain.action import Checks, Door, Doubt, GatedAction, Intent, Status, Via
-from interlock.domain.answers import Found
+from interlock.domain.answers import CannotTell, Found, Settlement
 from interlock.domain.checking import Checked, check, read_approval, require_readable, require_usable
 from interlock.domain.endings import (
     Conclusion,
@@ -97,6 +97,8 @@ def recover(action: GatedAction, sender: Sender) -> Protocol[Conclusion]:
 
 def reconcile(action: GatedAction, sender: Sender) -> Protocol[Conclusion]:
     """Ask the provider again about an action that has ended; see `recovery.look_again`."""
+    if not action.ended:
+        return (yield from recover(action, sender))
     while True:
         step = yield from look_again(action, sender)
         if isinstance(step, Ended | Pending):
@@ -129,11 +131,7 @@ def resolve(
         else:
             now = yield from Now()
             _require_closed_door(action, now, despite_roll_forward=despite_roll_forward)
-            found = (yield from LookUp(action.id, action.intent.effect)) if looks_up else None
-            if isinstance(found, Found):
-                step = yield from record_done(action, found.evidence, Via.RECOVERY_QUERY)
-            else:
-                step = yield from _resolve_as_not_done(action, by, note)
+            step = yield from _resolve_as_not_done(action, by, note, looks_up=looks_up)
         if isinstance(step, Ended | Pending):
             return step
         action = yield from LoadAction(action.id)
@@ -221,7 +219,18 @@ def _resolve_as_done(action: GatedAction, by: str, note: str) -> Protocol[Step]:
     )
 
 
-def _resolve_as_not_done(action: GatedAction, by: str, note: str) -> Protocol[Step]:
+def _resolve_as_not_done(action: GatedAction, by: str, note: str, *, looks_up: bool) -> Protocol[Step]:
+    """Take "it did not happen", unless the provider says otherwise or can't be asked (I6)."""
+    seen = (yield from LookUp(action.id, action.intent.effect)) if looks_up else None
+    if isinstance(seen, CannotTell):
+        raise NotResolvable(f"the provider could not be asked about {action.key!r}: {seen.why}; nothing was written, try again")
+    if isinstance(seen, Found) and not seen.evidence.disagreements:
+        return (yield from record_done(action, seen.evidence, Via.RECOVERY_QUERY))
+    if isinstance(seen, Found) and seen.evidence.settlement is not Settlement.REVERSED:
+        raise NotResolvable(
+            f"the provider has {seen.evidence.reference} with this action's mark ({'; '.join(seen.evidence.disagreements)}); "
+            "nothing was written. Undo it at the provider first, or resolve the action as happened"
+        )
     refusal = Refusal(
         code="resolved_as_not_done",
         words="a person says that it did not happen",

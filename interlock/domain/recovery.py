@@ -41,6 +41,7 @@ from interlock.domain.sending import (
     Sender,
     announce,
     announce_and_send,
+    declined_refusal,
     key_still_deduped,
     pend,
     refuse_declined,
@@ -161,6 +162,8 @@ def _behind_closed_door(action: GatedAction, sender: Sender, doubt: Doubt, check
         checked = yield from check(action.id, action.intent)
         if checked.unreadable is not None:
             return (yield from pend(action, sender, doubt, PendingReason.SETTLING, checked.unreadable))
+        if checked.objection is None and doubt.sends >= sender.sends_per_pass:
+            return (yield from pend(action, sender, doubt, PendingReason.SETTLING, "the provider gives no answer"))
         if checked.objection is None:
             fresh = Doubt(nothing_sent=True, sends=doubt.sends)
             return (yield from announce_and_send(action, sender, checked, action.attempt + 1, fresh))
@@ -172,7 +175,7 @@ def _refusal(checked: Checked, doubt: Doubt, how: Door) -> Refusal:
         objection = checked.objection
         return Refusal(code=objection.code, words=objection.words, possible=objection.possible, door=how, at_recovery=True)
     assert doubt.declined is not None, "it refuses because of an objection or a no"
-    return Refusal(code=f"declined:{doubt.declined.code}", words=doubt.declined.words, door=how, at_recovery=True)
+    return declined_refusal(doubt.declined, how, at_recovery=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,15 +232,16 @@ def _wait_for_horizon(
     if not by_horizon:
         words = "whether it was carried out can't be looked up, and sending again could do it twice"
         return (yield from record_ambiguity(action, "cannot_look", words, checked.checks))
+    now = yield from Now()
+    horizon = action.horizon_of(attempt, sender.profile)
+    if now < horizon:
+        words = "a send may still land until its horizon"
+        return (yield from pend(action, sender, doubt, PendingReason.SETTLING, words, horizon))
     if sender.profile.may_roll_forward_unbounded:
+        # Today's profile counts, and not the one recorded at the send: a corrected figure is better knowledge.
         words = "the provider may still carry a stored failure to its end, and does not say for how long"
         return (yield from record_ambiguity(action, "may_roll_forward", words, checked.checks))
-    now = yield from Now()
-    horizon = action.horizon_of(attempt)
-    if now >= horizon:
-        return _Closed(Door.HORIZON)
-    words = "a send may still land until its horizon"
-    return (yield from pend(action, sender, doubt, PendingReason.SETTLING, words, horizon))
+    return _Closed(Door.HORIZON)
 
 
 def _read_used_key(action: GatedAction, sender: Sender, doubt: Doubt, checked: Checked) -> Protocol[Step | None]:

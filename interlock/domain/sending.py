@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -77,14 +78,20 @@ def announce(
 
 
 def announce_and_send(action: GatedAction, sender: Sender, checked: Checked, attempt: int, doubt: Doubt) -> Protocol[Step]:
-    """Announce a send, make it, and take its answer."""
-    announced = yield from announce(action, sender, checked, attempt)
-    if announced is not AppendAnswer.APPENDED:
-        return announced
-    answer = yield from send(action, sender, fresh_key=doubt.nothing_sent)
-    if answer is None:
-        return AppendAnswer.ACTION_MOVED
-    return (yield from take_answer(action, sender, doubt, answer))
+    """Announce a send, make it, and take its answer; what was provably not sent is tried again until the deadline."""
+    while True:
+        announced = yield from announce(action, sender, checked, attempt)
+        if announced is not AppendAnswer.APPENDED:
+            return announced
+        answer = yield from send(action, sender, fresh_key=doubt.nothing_sent)
+        if answer is None:
+            return AppendAnswer.ACTION_MOVED
+        if not isinstance(answer, NotSent) or not doubt.nothing_sent:
+            return (yield from take_answer(action, sender, doubt, answer))
+        waited = yield from _wait_to_try_again(action, sender, doubt, answer.why)
+        if not isinstance(waited, Checked):
+            return waited
+        checked = waited
 
 
 def send(action: GatedAction, sender: Sender, *, fresh_key: bool) -> Protocol[SendAnswer | None]:
@@ -117,8 +124,6 @@ def take_answer(action: GatedAction, sender: Sender, doubt: Doubt, answer: SendA
             return (yield from refuse_declined(action, answer, at_recovery=not doubt.nothing_sent))
         case Declined():
             return replace(doubt, declined=answer)  # rule 4: a no to a resend is not a no to the action
-        case NotSent(why) if doubt.nothing_sent:
-            return (yield from try_again(action, sender, doubt, why))
         case NotSent(why):
             return (yield from pend(action, sender, doubt, PendingReason.NOT_SENT, why))
         case Unknown(why, KeyState.IN_PROGRESS):
@@ -128,33 +133,39 @@ def take_answer(action: GatedAction, sender: Sender, doubt: Doubt, answer: SendA
             return replace(doubt, nothing_sent=False, key=doubt.key if key is KeyState.OPEN else key)
 
 
-def refuse_declined(action: GatedAction, declined: Declined, *, at_recovery: bool) -> Protocol[Step]:
-    """End the action with the provider's own definite no."""
-    refusal = Refusal(
+def declined_refusal(declined: Declined, door: Door, *, at_recovery: bool) -> Refusal:
+    """Return the refusal that the provider's own definite no makes."""
+    return Refusal(
         code=f"declined:{declined.code}",
         words=declined.words,
-        door=Door.ANSWERED,
+        door=door,
         at_recovery=at_recovery,
         possible="decide again on what the provider says, under a new approval",
     )
+
+
+def refuse_declined(action: GatedAction, declined: Declined, *, at_recovery: bool) -> Protocol[Step]:
+    """End the action with the provider's own definite no."""
+    refusal = declined_refusal(declined, Door.ANSWERED, at_recovery=at_recovery)
     return (yield from record_refusal(action, refusal, None))
 
 
-def try_again(action: GatedAction, sender: Sender, doubt: Doubt, why: str) -> Protocol[Step]:
-    """Try what was provably not sent again under the claim, checking everything again, until the deadline."""
+def _wait_to_try_again(action: GatedAction, sender: Sender, doubt: Doubt, why: str) -> Protocol[Checked | Step]:
+    """Write down that nothing was sent, wait, and check everything again; give up at the deadline of the key's first send."""
     until = action.first_dispatch_of(action.attempt).deadline_at
-    for pause in range(len(action.dispatches) - 1, len(action.dispatches) + 1000):
+    if not (yield from _write_down(action, sender, doubt, "not sent")):
+        return AppendAnswer.ACTION_MOVED
+    for tries in itertools.count(len(action.dispatches) - 1):
         now = yield from Now()
-        again_at = now + timedelta(seconds=NOT_SENT_PAUSES_S[min(pause, len(NOT_SENT_PAUSES_S) - 1)])
+        again_at = now + timedelta(seconds=NOT_SENT_PAUSES_S[min(tries, len(NOT_SENT_PAUSES_S) - 1)])
         if again_at >= until:
             break
         yield from SleepUntil(again_at)
         checked = yield from check(action.id, action.intent)
-        if checked.unreadable is not None:
-            continue
-        if checked.objection is not None:
+        if checked.objection is not None and checked.unreadable is None:
             return (yield from refuse_unsent(action, checked, at_recovery=False))
-        return (yield from announce_and_send(action, sender, checked, action.attempt, doubt))
+        if checked.unreadable is None:
+            return checked
     return (yield from pend(action, sender, doubt, PendingReason.NOT_SENT, why))
 
 
@@ -181,10 +192,17 @@ def pend(
     retry_at: datetime | None = None,
 ) -> Protocol[Step]:
     """Leave the action as it is until `retry_at`, with what was learned written down first."""
+    if not (yield from _write_down(action, sender, doubt, f"waiting: {reason}")):
+        return AppendAnswer.ACTION_MOVED
     now = yield from Now()
-    kept = doubt.to_keep()
-    if doubt.worth_keeping and kept != action.doubt:
-        action.take_claim(sender.claim(action, now), f"waiting: {reason}", now, kept)
-        if (yield from Append(action)) is not AppendAnswer.APPENDED:
-            return AppendAnswer.ACTION_MOVED
     return Pending(action, reason, retry_at or now + timedelta(seconds=1), words)
+
+
+def _write_down(action: GatedAction, sender: Sender, doubt: Doubt, why: str) -> Protocol[bool]:
+    """Make durable what was learned, with a claim of the next term; return False where the action moved."""
+    kept = doubt.to_keep()
+    if not doubt.worth_keeping or kept == action.doubt:
+        return True
+    now = yield from Now()
+    action.take_claim(sender.claim(action, now), why, now, kept)
+    return (yield from Append(action)) is AppendAnswer.APPENDED

@@ -64,7 +64,7 @@ def summarize(action: GatedAction) -> ActionSummary:
         approval_id=action.intent.approval.id,
         amount_minor=effect.amount_minor,
         currency=effect.currency,
-        via=ending.via.value if isinstance(ending, GatedAction.Committed) else None,
+        via=action.commit_event.via.value if action.commit_event else None,
         code=ending.code if isinstance(ending, GatedAction.Refused | GatedAction.Ambiguous) else None,
         attention=needs_attention(action),
         claim_expires_at=action.claim.expires_at if action.claim and not action.ended else None,

@@ -11,7 +11,7 @@ from eventsourcing.domain import DomainEventProtocol
 from eventsourcing.persistence import JSONTranscoder, Mapper, StoredEvent
 from eventsourcing.utils import TopicError, get_topic, resolve_topic
 
-from interlock.errors import JournalCorrupt
+from interlock.errors import EventNotStorable, JournalCorrupt
 
 _SALT = "_salt"
 
@@ -24,14 +24,25 @@ class EventMapper(Mapper[UUID]):
         super().__init__(JSONTranscoder())
 
     def to_stored_event(self, domain_event: DomainEventProtocol[UUID]) -> StoredEvent:
-        """Return the event as it is stored."""
+        """Return the event as it is stored, after reading it back: one that could not be read would stop its action for ever.
+
+        Raises:
+            EventNotStorable: it holds a value of a wrong type, or text that is not Unicode.
+        """
         state: dict[str, Any] = dict(vars(domain_event))
         originator_id, version = state.pop("originator_id"), state.pop("originator_version")
         class_version = getattr(type(domain_event), "class_version", 1)
         if class_version > 1:
             state["class_version"] = class_version
         state[_SALT] = secrets.token_hex(16)
-        return StoredEvent(originator_id, version, get_topic(type(domain_event)), msgspec.json.encode(state))
+        try:
+            stored = StoredEvent(originator_id, version, get_topic(type(domain_event)), msgspec.json.encode(state))
+            self.to_domain_event(stored)
+        except (JournalCorrupt, TypeError, ValueError) as error:
+            raise EventNotStorable(
+                f"a {type(domain_event).__name__} holds a value that could not be read back: {error}; it was not written"
+            ) from error
+        return stored
 
     def to_domain_event(self, stored_event: StoredEvent) -> DomainEventProtocol[UUID]:
         """Return the event again.

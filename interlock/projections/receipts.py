@@ -148,13 +148,14 @@ class Receipt:
 
 def receipt_of(action: GatedAction) -> Receipt:
     """Derive the receipt of an action from its events."""
-    intent, ending = action.intent, action.ending
+    intent, ending, commit = action.intent, action.ending, action.commit_event
+    decided = commit or ending
     fired = _last_execution(action)
     return Receipt(
         key=action.key,
         action_id=action.id.hex,
         status=action.status.value if action.ended else IN_FLIGHT,
-        via=ending.via.value if isinstance(ending, GatedAction.Committed) else None,
+        via=commit.via.value if commit else None,
         happened=_happened(action),
         authorized_when_fired=fired.checks.approval.holds if fired else None,
         assumptions_held=all(reading.holds for reading in fired.checks.premises) if fired else None,
@@ -175,8 +176,8 @@ def receipt_of(action: GatedAction) -> Receipt:
         sends=len(action.dispatches),
         supersedes=intent.supersedes,
         decision_json=intent.decision_json,
-        resolved_by=ending.by if isinstance(ending, GatedAction.Committed | GatedAction.Refused) else None,
-        resolution_note=ending.note if isinstance(ending, GatedAction.Committed | GatedAction.Refused) else None,
+        resolved_by=decided.by if isinstance(decided, GatedAction.Committed | GatedAction.Refused) else None,
+        resolution_note=decided.note if isinstance(decided, GatedAction.Committed | GatedAction.Refused) else None,
     )
 
 

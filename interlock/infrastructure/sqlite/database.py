@@ -8,7 +8,7 @@ import threading
 import uuid
 import weakref
 from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import resources
@@ -57,7 +57,7 @@ def parse_url(url: str) -> DatabaseOptions:
         if name not in ("busy_timeout_s", "max_page_count") or not value.isdecimal():
             raise InvalidConfiguration(f"unknown or malformed option {name!r} in the journal's URL")
         options[name] = int(value)
-    return DatabaseOptions(Path(parts.path[1:]), **options)
+    return DatabaseOptions(Path(parts.path[1:]).absolute(), **options)
 
 
 class _Pool(SQLiteConnectionPool):
@@ -172,7 +172,12 @@ class Datastore(SQLiteDatastore):
 _datastores: weakref.WeakSet[Datastore] = weakref.WeakSet()
 
 
+_opening = threading.Lock()
+"""Held while a journal is made or checked, over a connection of its own."""
+
+
 def _before_fork() -> None:
+    _opening.acquire()
     for datastore in list(_datastores):
         datastore.before_fork()
 
@@ -180,11 +185,13 @@ def _before_fork() -> None:
 def _after_fork_in_parent() -> None:
     for datastore in list(_datastores):
         datastore.after_fork(in_child=False)
+    _opening.release()
 
 
 def _after_fork_in_child() -> None:
     for datastore in list(_datastores):
         datastore.after_fork(in_child=True)
+    _opening.release()
 
 
 if hasattr(os, "register_at_fork"):
@@ -209,50 +216,50 @@ def create_or_check(options: DatabaseOptions, *, create: bool) -> str:
     """
     if not create and not options.path.exists():
         raise InvalidConfiguration(f"there is no journal at {options.path}")
-    mode = "rwc" if create else "rw"
+    name = f"file:{quote(str(options.path))}?mode={'rwc' if create else 'rw'}"
     try:
-        connection = sqlite3.connect(
-            f"file:{quote(str(options.path))}?mode={mode}", uri=True, isolation_level=None, timeout=options.busy_timeout_s
-        )
+        with (
+            _opening,
+            closing(sqlite3.connect(name, uri=True, isolation_level=None, timeout=options.busy_timeout_s)) as connection,
+        ):
+            return _create_or_check(connection, options)
     except sqlite3.Error as error:
-        raise JournalUnavailable(f"the journal {options.path} can't be opened: {error}; nothing was written") from error
-    try:
-        return _create_or_check(connection, options)
-    except sqlite3.DatabaseError as error:
         raise JournalUnavailable(f"the journal {options.path} can't be used: {error}; nothing was written") from error
-    finally:
-        connection.close()
 
 
 def _create_or_check(connection: sqlite3.Connection, options: DatabaseOptions) -> str:
+    _require_ours(connection, options)
     connection.execute("PRAGMA journal_mode=WAL")
     if options.max_page_count is not None:
         connection.execute(f"PRAGMA max_page_count={options.max_page_count}")
-    version = _pragma(connection, "user_version")
-    if version == 0:
+    if _pragma(connection, "user_version") == 0:
         connection.execute("BEGIN IMMEDIATE")
         try:
+            _require_ours(connection, options)
             if _pragma(connection, "user_version") == 0:  # another process may have made it meanwhile
-                _create(connection, options)
+                _create(connection)
             connection.execute("COMMIT")
         except BaseException:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
-        version = _pragma(connection, "user_version")
-    if _pragma(connection, "application_id") != APPLICATION_ID:
+    return str(connection.execute("SELECT log FROM journal").fetchone()[0])
+
+
+def _require_ours(connection: sqlite3.Connection, options: DatabaseOptions) -> None:
+    """Raise, before anything is written, unless the file is empty or a journal that this version knows."""
+    empty = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0
+    if not empty and _pragma(connection, "application_id") != APPLICATION_ID:
         raise InvalidConfiguration(f"{options.path} is an SQLite file of something else; nothing was written")
+    version = _pragma(connection, "user_version")
     if version > SCHEMA_VERSION:
         raise JournalTooNew(
             f"the journal {options.path} has schema {version}, and this version of Interlock knows {SCHEMA_VERSION}; "
             "nothing was read or written, upgrade interlock-gate"
         )
-    return str(connection.execute("SELECT log FROM journal").fetchone()[0])
 
 
-def _create(connection: sqlite3.Connection, options: DatabaseOptions) -> None:
-    if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]:
-        raise InvalidConfiguration(f"{options.path} is an SQLite file of something else; nothing was written")
+def _create(connection: sqlite3.Connection) -> None:
     schema = resources.files("interlock.infrastructure.sqlite").joinpath("schema.sql").read_text()
     for statement in _statements(schema):
         connection.execute(statement)

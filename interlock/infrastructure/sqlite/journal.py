@@ -20,7 +20,7 @@ from interlock.domain.action import GatedAction
 from interlock.domain.approvals import Approval
 from interlock.domain.records import name_digest
 from interlock.domain.requests import AppendAnswer
-from interlock.domain.summary import IN_FLIGHT, summarize
+from interlock.domain.summary import summarize
 from interlock.errors import GateClosed, JournalCorrupt, JournalUnavailable
 from interlock.infrastructure.mapper import EventMapper
 from interlock.infrastructure.sqlite.database import DatabaseOptions, Datastore, create_or_check, parse_url, translated
@@ -135,7 +135,7 @@ class SQLiteJournal:
     @property
     def path(self) -> str:
         """The file, as an absolute path."""
-        return str(self._options.path.absolute())
+        return str(self._options.path)
 
     def close(self) -> None:
         """Close all connections. Closing twice does nothing."""
@@ -215,9 +215,9 @@ class SQLiteJournal:
         with translated("be read"), self._store.reading() as cursor:
             return [dict(row) for row in cursor.execute(sql, (*values, limit))]
 
-    def in_flight(self, *, limit: int, after: UUID | None = None) -> list[UUID]:
-        """Return ids of actions without an ending, oldest first."""
-        rows = self.summaries(SummaryFilter(status=IN_FLIGHT), limit=limit, after=after, newest_first=False)
+    def find(self, conditions: SummaryFilter, *, limit: int, after: UUID | None = None) -> list[UUID]:
+        """Return a page of ids, oldest first."""
+        rows = self.summaries(conditions, limit=limit, after=after, newest_first=False)
         return [UUID(row["action_id"]) for row in rows]
 
     def rows(self, *, after: int = 0, limit: int = 1000, aggregate_id: UUID | None = None) -> list[StoredRow]:

@@ -81,5 +81,9 @@ BEGIN SELECT RAISE(ABORT, 'interlock: a name is for ever'); END;
 CREATE TRIGGER journal_no_update BEFORE UPDATE ON journal
 BEGIN SELECT RAISE(ABORT, 'interlock: a journal keeps its id'); END;
 
+CREATE TRIGGER journal_no_second BEFORE INSERT ON journal
+WHEN EXISTS (SELECT 1 FROM journal)
+BEGIN SELECT RAISE(ABORT, 'interlock: a journal keeps its id'); END;
+
 CREATE TRIGGER journal_no_delete BEFORE DELETE ON journal
 BEGIN SELECT RAISE(ABORT, 'interlock: a journal keeps its id'); END;
