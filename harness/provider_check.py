@@ -38,7 +38,7 @@ from interlock.domain.answers import (
     SendAnswer,
     Unknown,
 )
-from interlock.infrastructure.transports import DeadlineIn
+from interlock.infrastructure.clock import WallDeadline
 from interlock.stripe import StripeRefunds
 
 _DEADLINE_S = 30.0
@@ -95,20 +95,20 @@ class Try:
             payment=self.payment, amount_minor=self.amount_minor, currency=self.currency, reference="provider-check"
         )
         return self.provider.target.send(
-            effect, action_id=self.action_id, idempotency_key=self.key, deadline=DeadlineIn(_DEADLINE_S)
+            effect, action_id=self.action_id, idempotency_key=self.key, deadline=WallDeadline(_DEADLINE_S)
         )
 
     def burn(self) -> BurnAnswer:
         """Burn the key."""
         effect = self.provider.target.refund(payment=self.payment, amount_minor=1, currency=self.currency)
         return self.provider.target.burn(
-            effect, action_id=self.action_id, idempotency_key=self.key, deadline=DeadlineIn(_DEADLINE_S)
+            effect, action_id=self.action_id, idempotency_key=self.key, deadline=WallDeadline(_DEADLINE_S)
         )
 
     def lookup(self) -> LookupAnswer:
         """Look the refund up."""
         effect = self.provider.target.refund(payment=self.payment, amount_minor=self.amount_minor, currency=self.currency)
-        return self.provider.target.lookup(effect, action_id=self.action_id, deadline=DeadlineIn(_DEADLINE_S))
+        return self.provider.target.lookup(effect, action_id=self.action_id, deadline=WallDeadline(_DEADLINE_S))
 
     def refunds(self) -> list[stripe.Refund]:
         """Return the payment's refunds by the raw SDK, newest first."""

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import singledispatchmethod
 from typing import Any, TypeVar
 from uuid import UUID
@@ -20,7 +20,7 @@ from interlock.domain.ports import ApprovalSource, Target
 from interlock.domain.premises import Premise, PremisePolicy, PremiseReading, Purpose, judge_premise, unreadable
 from interlock.domain.requests import AppendAnswer, Liveness, Protocol, Request
 from interlock.errors import GateClosed
-from interlock.infrastructure.clock import Clock, WallDeadline
+from interlock.infrastructure.clock import Clock, WallDeadline, elapsing_s
 from interlock.infrastructure.ids import time_ordered_id
 from interlock.infrastructure.locks import LivenessLocks
 from interlock.infrastructure.sqlite.journal import SQLiteJournal
@@ -163,12 +163,16 @@ class Driver:
 
     @perform.register
     def _(self, request: requests.Send) -> SendAnswer:
+        # This clock is read before the journal's: a process that is stopped in between must wake up to less time, never to more.
+        since_s = elapsing_s()
         target, effect = self._effect(request)
+        left_s = (request.deadline_at - self.clock.now()).total_seconds()
         return target.send(
             effect,
             action_id=request.action_id,
             idempotency_key=request.idempotency_key,
-            deadline=WallDeadline(request.deadline_at - self.clock.now()),
+            # A journal's clock that was set back since Dispatched must not stretch the send either.
+            deadline=WallDeadline(min(left_s, target.capabilities.send_deadline_s), since_s),
         )
 
     @perform.register
@@ -229,4 +233,4 @@ def read_external(sources: Mapping[str, ApprovalSource], intent: Intent, at: dat
 
 
 def _read_deadline() -> WallDeadline:
-    return WallDeadline(timedelta(seconds=READ_DEADLINE_S))
+    return WallDeadline(READ_DEADLINE_S)

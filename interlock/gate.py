@@ -39,8 +39,7 @@ from interlock.infrastructure.sqlite.journal import SQLiteJournal, SummaryFilter
 from interlock.inputs import require_json, require_opaque, require_text
 from interlock.outcomes import Outcome, outcome_of
 from interlock.projections.receipts import Receipt, receipt_of
-from interlock.projections.verification import Verification
-from interlock.reading import ReceiptPage, Receipts
+from interlock.reading import JournalReader
 
 P = TypeVar("P")
 
@@ -63,7 +62,7 @@ class Report:
 _gates: weakref.WeakSet[Gate] = weakref.WeakSet()
 
 
-class Gate:
+class Gate(JournalReader):
     """Stands between a program that decides and an action that can't be taken back. Threads may share one.
 
     Open one with `Gate.open`, and close it, or use it as a context manager.
@@ -73,7 +72,7 @@ class Gate:
         self._driver = driver
         self._config = config
         self._approvals = Approvals(driver)
-        self._reader = Receipts(driver.journal, driver.clock)
+        super().__init__(driver.journal, driver.clock)
         _gates.add(self)
 
     @classmethod
@@ -252,7 +251,7 @@ class Gate:
             What became of each; actions of targets that are not registered here are reported and left alone.
         """
         if key is not None:
-            return self._work_on([self._reader.action(key).id], protocol.recover)
+            return self._work_on([self.action(key).id], protocol.recover)
         return self._work_on(self._in_flight(), protocol.recover)
 
     def recover_forever(self) -> None:
@@ -273,7 +272,7 @@ class Gate:
             key: this action only, whatever its ending.
         """
         if key is not None:
-            return self._work_on([self._reader.action(key).id], protocol.reconcile)
+            return self._work_on([self.action(key).id], protocol.reconcile)
         return self._work_on(self._uncertain(), protocol.reconcile)
 
     def resolve(self, key: str, *, happened: bool, by: str, note: str, despite_roll_forward: bool = False) -> Outcome:
@@ -290,7 +289,7 @@ class Gate:
             NotResolvable: the action is not Ambiguous, or "it did not happen" comes while a send can still land.
             UnknownAction: no action has this key.
         """
-        action = self._reader.action(key)
+        action = self.action(key)
         target = self._driver.registry.targets.get(action.intent.effect.target)
         conclusion = self._driver.run(
             protocol.resolve(
@@ -303,24 +302,6 @@ class Gate:
             )
         )
         return self._outcome(conclusion)
-
-    # --- reading
-
-    def receipt(self, key: str) -> Receipt:
-        """Return the receipt of one action; see `Receipts.receipt`."""
-        return self._reader.receipt(key)
-
-    def receipts(self, **conditions: Any) -> ReceiptPage:
-        """Return a page of receipts; the arguments are those of `Receipts.receipts`."""
-        return self._reader.receipts(**conditions)
-
-    def attention(self, *, limit: int = 100) -> tuple[Receipt, ...]:
-        """Return what a person has to look at; see `Receipts.attention`."""
-        return self._reader.attention(limit=limit)
-
-    def verify(self, key: str | None = None) -> Verification:
-        """Check the log; see `Receipts.verify`."""
-        return self._reader.verify(key)
 
     # --- inside
 

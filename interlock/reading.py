@@ -11,10 +11,10 @@ from uuid import UUID
 
 from interlock.domain.action import GatedAction
 from interlock.domain.summary import IN_FLIGHT
-from interlock.errors import InvalidInput, UnknownAction
+from interlock.errors import InvalidInput, JournalCorrupt, UnknownAction
 from interlock.infrastructure.clock import Clock, SystemClock
 from interlock.infrastructure.sqlite.journal import SQLiteJournal, SummaryFilter
-from interlock.projections.receipts import Receipt, receipt_of
+from interlock.projections.receipts import Receipt, receipt_of, unreadable_receipt
 from interlock.projections.verification import Verification, verify_journal
 
 MAX_PAGE = 500
@@ -34,25 +34,12 @@ class ReceiptPage:
     next_page: str | None
 
 
-class Receipts:
-    """Reads receipts of a journal. Open one with `Receipts.open(url)`, or use the same methods of a gate."""
+class JournalReader:
+    """What can be read of a journal, by a gate or without one."""
 
-    def __init__(self, journal: SQLiteJournal, clock: Clock | None = None) -> None:
+    def __init__(self, journal: SQLiteJournal, clock: Clock) -> None:
         self._journal = journal
-        self._clock = clock or SystemClock()
-
-    @classmethod
-    def open(cls, url: str) -> Receipts:
-        """Open an existing journal for reading.
-
-        Args:
-            url: such as `sqlite:///interlock.db`.
-
-        Raises:
-            InvalidConfiguration: there is no journal.
-            JournalTooNew: it was written by a newer version.
-        """
-        return cls(SQLiteJournal(url, create=False))
+        self._clock = clock
 
     def __enter__(self) -> Self:
         """Return itself."""
@@ -155,10 +142,39 @@ class Receipts:
         Raises:
             UnknownAction: no action has this key.
         """
-        return verify_journal(self._journal, self.action(key).id if key is not None else None)
+        if key is None:
+            return verify_journal(self._journal)
+        action_id = self._journal.id_of(key)
+        if action_id is None:
+            raise UnknownAction(f"the journal knows no action {key!r}")
+        return verify_journal(self._journal, action_id)
 
     def _receipts_of(self, rows: Sequence[dict[str, Any]]) -> tuple[Receipt, ...]:
-        return tuple(receipt_of(self._journal.load_action(UUID(row["action_id"]))) for row in rows)
+        return tuple(self._receipt_of(row) for row in rows)
+
+    def _receipt_of(self, row: dict[str, Any]) -> Receipt:
+        """Return a row's receipt; of an action that can't be read, what the row says, and that it is not valid."""
+        try:
+            return receipt_of(self._journal.load_action(UUID(row["action_id"])))
+        except (JournalCorrupt, ValueError) as error:
+            return unreadable_receipt(row, str(error))
+
+
+class Receipts(JournalReader):
+    """Reads a journal without targets and without a claim. Open one with `Receipts.open(url)`."""
+
+    @classmethod
+    def open(cls, url: str) -> Receipts:
+        """Open an existing journal for reading.
+
+        Args:
+            url: such as `sqlite:///interlock.db`.
+
+        Raises:
+            InvalidConfiguration: there is no journal.
+            JournalTooNew: it was written by a newer version.
+        """
+        return cls(SQLiteJournal(url, create=False), SystemClock())
 
 
 def _utc(name: str, at: datetime | None) -> datetime | None:
@@ -170,8 +186,8 @@ def _utc(name: str, at: datetime | None) -> datetime | None:
     return at.astimezone(UTC)
 
 
-def _cursor(after: str | None) -> UUID | None:
+def _cursor(after: str | None) -> str | None:
     try:
-        return UUID(after) if after is not None else None
+        return UUID(after).hex if after is not None else None
     except ValueError:
         raise InvalidInput("`after` is not what a page gave as `next_page`") from None

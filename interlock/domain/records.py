@@ -57,6 +57,16 @@ def leaf_hash(record_bytes: bytes) -> bytes:
     return hashlib.sha256(b"\x00" + record_bytes).digest()
 
 
+def running_hash(previous: bytes | None, leaf: bytes) -> bytes:
+    """Return what commits to the order of all leaves up to this one.
+
+    Args:
+        previous: the running hash at the position before; None at the first.
+        leaf: the leaf hash at this position.
+    """
+    return hashlib.sha256((previous or bytes(32)) + leaf).digest()
+
+
 def name_digest(log: str, kind: str, name: str) -> bytes:
     """Return what stands for a key or an approval's id in the table of names (ADR 3)."""
     return hashlib.sha256(json.dumps([log, kind, name], ensure_ascii=True).encode()).digest()

@@ -218,7 +218,7 @@ def _close_key(
             case CannotTell(why):
                 return (yield from pend(action, sender, doubt, PendingReason.SETTLING, f"the burn failed: {why}"))
             case AlreadyUsed() if attempt == action.attempt:
-                read = yield from _read_used_key(action, sender, doubt, checked)
+                read = yield from _read_used_key(action, sender, doubt, checked, by_horizon=by_horizon)
                 if read is not None:
                     return read
             case AlreadyUsed():
@@ -244,14 +244,17 @@ def _wait_for_horizon(
     return _Closed(Door.HORIZON)
 
 
-def _read_used_key(action: GatedAction, sender: Sender, doubt: Doubt, checked: Checked) -> Protocol[Step | None]:
+def _read_used_key(
+    action: GatedAction, sender: Sender, doubt: Doubt, checked: Checked, *, by_horizon: bool
+) -> Protocol[Step | None]:
     """The original got there first: look for what it did, or read its stored answer. None: only the horizon can tell."""
     seen = yield from _look(action, sender)
     if isinstance(seen, Found):
         return (yield from record_done(action, seen.evidence, Via.RECOVERY_QUERY, checked.checks))
     if doubt.key is KeyState.STORED_FAILURE:
         return None
-    if action.last_dispatch.purpose is SendPurpose.READ_STORED and not sender.profile.may_roll_forward_unbounded:
+    horizon_tells = by_horizon and not sender.profile.may_roll_forward_unbounded
+    if action.last_dispatch.purpose is SendPurpose.READ_STORED and horizon_tells:
         # It was read before, and the answer was lost. Each reading moves the horizon, which ends the doubt by itself.
         return None
     announced = yield from announce(action, sender, checked, action.attempt, SendPurpose.READ_STORED)

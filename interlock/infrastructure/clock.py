@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Protocol
 
 
@@ -39,11 +39,12 @@ class WallDeadline:
     """A deadline measured from the moment it is made, so that a clock that is set meanwhile moves nothing.
 
     Args:
-        remaining: how long from now.
+        seconds: how far off it is.
+        since_s: counted from which moment of `elapsing_s`; from now unless given.
     """
 
-    def __init__(self, remaining: timedelta) -> None:
-        self._at_s = elapsing_s() + remaining.total_seconds()
+    def __init__(self, seconds: float, since_s: float | None = None) -> None:
+        self._at_s = (elapsing_s() if since_s is None else since_s) + seconds
 
     def remaining_s(self) -> float:
         """Return the seconds left, zero or less when it is over."""

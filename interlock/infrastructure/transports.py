@@ -14,7 +14,6 @@ import socket
 import struct
 import sys
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
@@ -33,23 +32,6 @@ _USER_TIMEOUT_S = 5
 _UNBOUNDED_KERNEL_S = 960.0
 _GLANCE_S = 1.0
 _LEAST_TIMEOUT_S = 0.001
-# The clock that also runs while the machine sleeps, where there is one.
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-
-
-class DeadlineIn:
-    """A deadline a number of seconds from now.
-
-    Args:
-        seconds: how far off it is.
-    """
-
-    def __init__(self, seconds: float) -> None:
-        self._ends = time.clock_gettime(_CLOCK) + seconds
-
-    def remaining_s(self) -> float:
-        """Return the seconds left, zero or less when it is over."""
-        return self._ends - time.clock_gettime(_CLOCK)
 
 
 class DeadlineOver(Exception):

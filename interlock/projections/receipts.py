@@ -7,6 +7,7 @@ record said, and when.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -143,7 +144,7 @@ class Receipt:
 
     def to_text(self) -> str:
         """Return the receipt as a person reads it."""
-        return "\n".join(_lines(self))
+        return "\n".join(map(_one_line, _lines(self)))
 
 
 def receipt_of(action: GatedAction) -> Receipt:
@@ -169,7 +170,7 @@ def receipt_of(action: GatedAction) -> Receipt:
         approval_held=intent.approval.source is None,
         evidence=ending.evidence if isinstance(ending, GatedAction.Committed | GatedAction.Ambiguous) else None,
         refusal=_refusal(ending) if isinstance(ending, GatedAction.Refused) else None,
-        ambiguity=ending.words if isinstance(ending, GatedAction.Ambiguous) else None,
+        ambiguity=f"{ending.code}: {ending.words}" if isinstance(ending, GatedAction.Ambiguous) else None,
         checks=tuple(check for event in action.history for check in _checks(event)),
         timeline=tuple(TimelineEntry(at=e.timestamp, event=type(e).__name__, words=_words(e)) for e in action.history),
         attempts=action.attempt,
@@ -178,6 +179,39 @@ def receipt_of(action: GatedAction) -> Receipt:
         decision_json=intent.decision_json,
         resolved_by=decided.by if isinstance(decided, GatedAction.Committed | GatedAction.Refused) else None,
         resolution_note=decided.note if isinstance(decided, GatedAction.Committed | GatedAction.Refused) else None,
+    )
+
+
+def unreadable_receipt(row: Mapping[str, Any], why: str) -> Receipt:
+    """Return what a summary row says of an action whose events can't be read; it is not valid, and claims nothing else."""
+    return Receipt(
+        key=str(row["key"]),
+        action_id=str(row["action_id"]),
+        status=str(row["status"]),
+        via=None,
+        happened=Happened.UNKNOWN,
+        authorized_when_fired=None,
+        assumptions_held=None,
+        target=str(row["target"]),
+        subject=str(row["subject"]),
+        parameters_json="{}",
+        fingerprint="",
+        amount_minor=row["amount_minor"],
+        currency=row["currency"],
+        approval_id=str(row["approval_id"]),
+        approval_held=False,
+        evidence=None,
+        refusal=None,
+        ambiguity=why,
+        checks=(),
+        timeline=(),
+        attempts=0,
+        sends=0,
+        supersedes=None,
+        decision_json=None,
+        resolved_by=None,
+        resolution_note=None,
+        valid=False,
     )
 
 
@@ -287,6 +321,11 @@ def _lines(receipt: Receipt) -> list[str]:
 
 def _time(at: datetime) -> str:
     return at.isoformat(timespec="milliseconds")
+
+
+def _one_line(text: str) -> str:
+    """Return the text with control characters escaped: a provider's words must not look like lines of a receipt."""
+    return "".join(character if character.isprintable() else repr(character)[1:-1] for character in text)
 
 
 def _yes_no(value: bool | None, unknown: str = "nothing was fired") -> str:  # noqa: FBT001 - it prints a three-valued field

@@ -16,7 +16,7 @@ from eventsourcing.domain import EventSourcingError
 
 from interlock.domain.action import LEGAL_IN, GatedAction, SendPurpose, Via, idempotency_key
 from interlock.domain.approvals import Approval
-from interlock.domain.records import leaf_hash, name_digest, record, state_digest
+from interlock.domain.records import leaf_hash, name_digest, record, running_hash, state_digest
 from interlock.errors import JournalCorrupt
 
 PAGE = 2000
@@ -26,7 +26,7 @@ class FindingKind(StrEnum):
     """What is wrong."""
 
     POSITION = "position"
-    """Positions are not dense: an event was removed."""
+    """Positions are not dense, or not in the order that was recorded: an event was removed or moved."""
     CHAIN = "chain"
     """A record does not follow from the one before: edited, removed, swapped or retyped."""
     STATE = "state"
@@ -101,6 +101,8 @@ class LogRow(Protocol):
     def state_digest(self) -> bytes: ...  # noqa: D102
     @property
     def leaf_hash(self) -> bytes: ...  # noqa: D102
+    @property
+    def running_hash(self) -> bytes: ...  # noqa: D102
 
 
 class ReadableLog(Protocol):
@@ -159,14 +161,26 @@ class _Check:
         self.findings.append(Finding(kind, place, words))
 
     def read(self, log: ReadableLog, action_id: UUID | None) -> None:
-        expected = 1
+        expected, running = 1, None
         for row in _all_rows(log, action_id):
             self.events += 1
-            if action_id is None and row.position != expected:
-                self.add(FindingKind.POSITION, f"position {expected}", f"the next event stands at {row.position}")
-            expected = row.position + 1
+            wrong = _wrong_types(row)
+            if wrong:
+                self.add(FindingKind.UNREADABLE, f"position {row.position}", f"{wrong} is not of the type that was written")
+                self.broken.add(str(row.aggregate_id))
+                expected, running = expected + 1, None
+                continue
+            if action_id is None:
+                self._order(row, expected, running)
+            expected, running = row.position + 1, row.running_hash
             if self._chain(row):
                 self._event(row, log)
+
+    def _order(self, row: LogRow, expected: int, running: bytes | None) -> None:
+        if row.position != expected:
+            self.add(FindingKind.POSITION, f"position {expected}", f"the next event stands at {row.position}")
+        elif (running is not None or row.position == 1) and running_hash(running, row.leaf_hash) != row.running_hash:
+            self.add(FindingKind.POSITION, _place(row), "it does not stand where it was recorded")
 
     def _chain(self, row: LogRow) -> bool:
         """Check one row's bytes; return whether its state can be read as what was written."""
@@ -175,10 +189,10 @@ class _Check:
         if row.version != version + 1:
             self.add(FindingKind.CHAIN, place, f"it follows event {version} of the same aggregate")
             self.broken.add(row.aggregate_id)
-            prev = None if version == 0 else prev
         digest_holds = row.state is not None and state_digest(row.state) == row.state_digest
         if not digest_holds:
             self.add(FindingKind.STATE, place, "the stored state is not the one whose digest was recorded")
+            self.broken.add(row.aggregate_id)
         if leaf_hash(self._record(row, prev)) != row.leaf_hash:
             self.add(FindingKind.CHAIN, place, "its record does not have the hash that was recorded: edited, moved or retyped")
             self.broken.add(row.aggregate_id)
@@ -272,6 +286,23 @@ def _all_rows(log: ReadableLog, action_id: UUID | None) -> Iterator[LogRow]:
     while page := log.rows(after=after, limit=PAGE, aggregate_id=action_id):
         yield from page
         after = page[-1].position
+
+
+_ROW_TYPES: dict[str, tuple[type, ...]] = {
+    "position": (int,),
+    "aggregate_id": (str,),
+    "version": (int,),
+    "topic": (str,),
+    "state": (bytes, type(None)),
+    "state_digest": (bytes,),
+    "leaf_hash": (bytes,),
+    "running_hash": (bytes,),
+}
+
+
+def _wrong_types(row: LogRow) -> str:
+    """Return the columns that hold a value of another type: SQLite takes any in any column."""
+    return ", ".join(name for name, kinds in _ROW_TYPES.items() if type(getattr(row, name)) not in kinds)
 
 
 def _illegal(event: Any, before: GatedAction | Approval | None) -> Iterable[tuple[FindingKind, str]]:

@@ -26,7 +26,8 @@ from interlock.domain.ports import Deadline, Target
 from interlock.domain.premises import Facts, Premise, facts_text
 from interlock.domain.profiles import CapabilityProfile
 from interlock.errors import InvalidConfiguration, InvalidEffect, InvalidPremise, PremiseUnreadable
-from interlock.infrastructure.transports import DeadlineIn, DeadlineOver, Wire, kernel_s
+from interlock.infrastructure.clock import WallDeadline
+from interlock.infrastructure.transports import DeadlineOver, Wire, kernel_s
 from interlock.stripe import facts, marks, verdicts
 from interlock.stripe.client import Client, UnexpectedAnswer
 from interlock.stripe.effect import Refund, refund_effect
@@ -161,7 +162,7 @@ class StripeRefunds(Target[Refund]):
                 raise InvalidEffect(f"{payment.id} is of {payment.amount}, less than {effect.parameters.amount_minor}")
 
     def _observe(self, subject: str) -> Premise:
-        deadline = DeadlineIn(self._read_deadline_s)
+        deadline = WallDeadline(self._read_deadline_s)
         read_at = datetime.now(UTC)
         try:
             payment = self._client.read_payment(subject, deadline)

@@ -31,7 +31,7 @@ from interlock.domain.answers import (
 )
 from interlock.domain.effects import Effect
 from interlock.errors import PremiseUnreadable
-from interlock.infrastructure.transports import DeadlineIn
+from interlock.infrastructure.clock import WallDeadline
 from interlock.stripe import Refund, StripeRefunds
 from interlock.stripe.client import Client, UnexpectedAnswer
 from interlock.stripe.marks import digest
@@ -74,15 +74,15 @@ class Case:
 
     def send(self, seconds: float = PATIENCE_S) -> SendAnswer:
         """Send once."""
-        return self.target.send(self.effect, action_id=self.action_id, idempotency_key=self.key, deadline=DeadlineIn(seconds))
+        return self.target.send(self.effect, action_id=self.action_id, idempotency_key=self.key, deadline=WallDeadline(seconds))
 
     def lookup(self, seconds: float = PATIENCE_S) -> LookupAnswer:
         """Look it up."""
-        return self.target.lookup(self.effect, action_id=self.action_id, deadline=DeadlineIn(seconds))
+        return self.target.lookup(self.effect, action_id=self.action_id, deadline=WallDeadline(seconds))
 
     def burn(self, seconds: float = PATIENCE_S) -> BurnAnswer:
         """Use its key up."""
-        return self.target.burn(self.effect, action_id=self.action_id, idempotency_key=self.key, deadline=DeadlineIn(seconds))
+        return self.target.burn(self.effect, action_id=self.action_id, idempotency_key=self.key, deadline=WallDeadline(seconds))
 
     def moved(self) -> list[int]:
         """Return the refunds in the provider's own ledger."""
@@ -166,7 +166,7 @@ def test_what_is_of_another_mode_is_not_read(case: Case) -> None:
     for livemode in (False, True):
         client = Client(LOCAL_API_KEY, account=None, api_base=case.standin.api_base, livemode=livemode)
         with pytest.raises(UnexpectedAnswer, match="live mode") if livemode else nullcontext():
-            client.read_payment(case.payment, DeadlineIn(PATIENCE_S))
+            client.read_payment(case.payment, WallDeadline(PATIENCE_S))
 
 
 # ── looking up ──────────────────────────────────────────────────────────────
@@ -227,7 +227,7 @@ def test_the_wrong_account_cannot_tell(case: Case) -> None:
     """Where the payment is not found, an empty list proves nothing, even if Stripe gives one."""
     case.standin.set_switch("unknown_filter", "empty")
     other = StripeRefunds("sk_test_local_other", api_base=case.standin.api_base)
-    answer = other.lookup(case.effect, action_id=case.action_id, deadline=DeadlineIn(PATIENCE_S))
+    answer = other.lookup(case.effect, action_id=case.action_id, deadline=WallDeadline(PATIENCE_S))
     case.standin.set_switch("unknown_filter", "error")
     assert isinstance(answer, CannotTell)
 

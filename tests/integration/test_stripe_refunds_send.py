@@ -13,7 +13,7 @@ from harness.standins.stripe.ledger import refunds_of
 from harness.standins.stripe.sdk import connect, pay
 from interlock.domain.answers import Declined, Done, KeyState, NotSent, SendAnswer, Settlement, Unknown
 from interlock.domain.effects import Effect, Money
-from interlock.infrastructure.transports import DeadlineIn
+from interlock.infrastructure.clock import WallDeadline
 from interlock.stripe import Refund, StripeRefunds
 
 PATIENCE_S = 20.0
@@ -59,7 +59,7 @@ class Case:
     def send(self, *, key: str | None = None, seconds: float = PATIENCE_S) -> SendAnswer:
         """Send once."""
         return self.target.send(
-            self.effect, action_id=self.action_id, idempotency_key=key or self.key, deadline=DeadlineIn(seconds)
+            self.effect, action_id=self.action_id, idempotency_key=key or self.key, deadline=WallDeadline(seconds)
         )
 
     def moved(self) -> list[int]:
@@ -107,7 +107,7 @@ def test_yen_are_exact(standin: StripeStandIn, client: stripe.StripeClient, targ
     """Zero-decimal amounts reach the ledger to the yen."""
     payment = pay(client, 12_000, "jpy").id
     effect = target.refund(payment=payment, amount_minor=amount_minor, currency="jpy")
-    answer = target.send(effect, action_id=uuid4(), idempotency_key=f"jpy-{uuid4()}", deadline=DeadlineIn(PATIENCE_S))
+    answer = target.send(effect, action_id=uuid4(), idempotency_key=f"jpy-{uuid4()}", deadline=WallDeadline(PATIENCE_S))
     assert isinstance(answer, Done)
     assert [(one.amount, one.currency) for one in refunds_of(standin.ledger_path, payment)] == [(amount_minor, "jpy")]
 
@@ -229,7 +229,7 @@ def test_an_unknown_payment_is_declined(case: Case, status: int) -> None:
     case.standin.set_switch("unknown_payment_status", status)
     effect = case.target.refund(payment="pi_nobody", amount_minor=1, currency="usd")
     answer = case.target.send(
-        effect, action_id=case.action_id, idempotency_key=f"{case.key}-{status}", deadline=DeadlineIn(PATIENCE_S)
+        effect, action_id=case.action_id, idempotency_key=f"{case.key}-{status}", deadline=WallDeadline(PATIENCE_S)
     )
     assert isinstance(answer, Declined)
     assert answer.code == "resource_missing"
@@ -238,7 +238,7 @@ def test_an_unknown_payment_is_declined(case: Case, status: int) -> None:
 def test_a_wrong_key_is_declined_and_not_repeated(case: Case) -> None:
     """401 is a definite no, and its words hold no key."""
     wrong = StripeRefunds("sk_live_local_fake", api_base=case.standin.api_base)
-    answer = wrong.send(case.effect, action_id=case.action_id, idempotency_key=case.key, deadline=DeadlineIn(PATIENCE_S))
+    answer = wrong.send(case.effect, action_id=case.action_id, idempotency_key=case.key, deadline=WallDeadline(PATIENCE_S))
     assert isinstance(answer, Declined)
     assert "sk_live" not in answer.words
     assert case.moved() == []
@@ -256,7 +256,7 @@ def test_an_answer_that_does_not_match_disagrees(case: Case) -> None:
 def test_a_refund_in_another_currency_disagrees(case: Case) -> None:
     """Sent past the premises, a wrong currency is at least not taken for what was asked."""
     effect = case.target.refund(payment=case.payment, amount_minor=2000, currency="eur")
-    answer = case.target.send(effect, action_id=case.action_id, idempotency_key=case.key, deadline=DeadlineIn(PATIENCE_S))
+    answer = case.target.send(effect, action_id=case.action_id, idempotency_key=case.key, deadline=WallDeadline(PATIENCE_S))
     assert isinstance(answer, Done)
     assert answer.evidence.disagreements == ("currency is 'usd', not 'eur'",)
 
@@ -309,7 +309,7 @@ def test_a_connected_account_is_acted_for(case: Case) -> None:
     payment = pay(connect(case.standin, stripe_account=account)).id
     target = StripeRefunds(LOCAL_API_KEY, account=account, api_base=case.standin.api_base)
     effect = target.refund(payment=payment, amount_minor=700, currency="usd")
-    sent: dict[str, Any] = {"idempotency_key": f"{case.key}-c", "deadline": DeadlineIn(PATIENCE_S)}
+    sent: dict[str, Any] = {"idempotency_key": f"{case.key}-c", "deadline": WallDeadline(PATIENCE_S)}
     assert isinstance(case.target.send(effect, action_id=case.action_id, **sent), Declined)
     assert isinstance(target.send(effect, action_id=case.action_id, **sent), Done)
     assert [one.account for one in refunds_of(case.standin.ledger_path, payment)] == [account]
@@ -318,7 +318,7 @@ def test_a_connected_account_is_acted_for(case: Case) -> None:
 def test_an_empty_key_is_never_sent(case: Case) -> None:
     """The SDK would make up a random one."""
     assert isinstance(
-        case.target.send(case.effect, action_id=case.action_id, idempotency_key="", deadline=DeadlineIn(PATIENCE_S)),
+        case.target.send(case.effect, action_id=case.action_id, idempotency_key="", deadline=WallDeadline(PATIENCE_S)),
         NotSent,
     )
     assert case.moved() == []

@@ -18,7 +18,8 @@ from harness.standins.stripe.ledger import refunds_of
 from harness.standins.stripe.sdk import connect, pay
 from interlock.domain.answers import Done, NotSent, SendAnswer, Unknown
 from interlock.domain.ports import Deadline
-from interlock.infrastructure.transports import DeadlineIn, DeadlineOver, DeadlineSession, Wire, kernel_s
+from interlock.infrastructure.clock import WallDeadline
+from interlock.infrastructure.transports import DeadlineOver, DeadlineSession, Wire, kernel_s
 from interlock.stripe import StripeRefunds
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,7 +87,7 @@ def test_a_dripping_answer_ends_at_the_deadline(standin: StripeStandIn, client: 
     """Each byte comes in time for the SDK's time-out, and the send ends all the same; it moved money, and says Unknown."""
     target, payment = StripeRefunds(LOCAL_API_KEY, api_base=standin.api_base), pay(client).id
     standin.arm(FaultKind.DRIP, seconds=PATIENCE_S)
-    assert _send(target, payment, DeadlineIn(SHORT_S)) == Unknown("the deadline was over")
+    assert _send(target, payment, WallDeadline(SHORT_S)) == Unknown("the deadline was over")
     assert len(refunds_of(standin.ledger_path, payment)) == 1
 
 
@@ -94,7 +95,7 @@ def test_a_request_that_was_given_up_leaves_no_thread(standin: StripeStandIn, cl
     """Its socket is shut, so the thread that reads from it comes to its end."""
     target, payment = StripeRefunds(LOCAL_API_KEY, api_base=standin.api_base), pay(client).id
     standin.arm(FaultKind.DRIP, seconds=PATIENCE_S)
-    _send(target, payment, DeadlineIn(SHORT_S))
+    _send(target, payment, WallDeadline(SHORT_S))
     for thread in [one for one in threading.enumerate() if one.name == "interlock-request"]:
         thread.join(PATIENCE_S / 2)
         assert not thread.is_alive()
@@ -103,13 +104,13 @@ def test_a_request_that_was_given_up_leaves_no_thread(standin: StripeStandIn, cl
 def test_a_host_that_says_nothing_is_unknown_at_the_deadline(deaf: str) -> None:
     """The request was written, so nobody knows."""
     target = StripeRefunds(LOCAL_API_KEY, api_base=f"http://{deaf}")
-    assert isinstance(_send(target, "pi_1", DeadlineIn(SHORT_S)), Unknown)
+    assert isinstance(_send(target, "pi_1", WallDeadline(SHORT_S)), Unknown)
 
 
 def test_a_tls_handshake_that_hangs_is_not_sent(deaf: str) -> None:
     """Nothing of the request was written, and nothing will be."""
     target = StripeRefunds(LOCAL_API_KEY, api_base=f"https://{deaf}")
-    assert isinstance(_send(target, "pi_1", DeadlineIn(SHORT_S)), NotSent)
+    assert isinstance(_send(target, "pi_1", WallDeadline(SHORT_S)), NotSent)
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -119,13 +120,13 @@ def test_a_host_that_is_not_there_is_not_sent(scheme: str) -> None:
         port = listener.getsockname()[1]
     for host in (f"127.0.0.1:{port}", "stripe.invalid"):
         target = StripeRefunds(LOCAL_API_KEY, api_base=f"{scheme}://{host}")
-        assert isinstance(_send(target, "pi_1", DeadlineIn(PATIENCE_S)), NotSent)
+        assert isinstance(_send(target, "pi_1", WallDeadline(PATIENCE_S)), NotSent)
 
 
 def test_a_plain_server_where_tls_is_expected_is_not_sent(standin: StripeStandIn) -> None:
     """A handshake that fails comes before the request."""
     target = StripeRefunds(LOCAL_API_KEY, api_base=standin.api_base.replace("http://", "https://"))
-    assert isinstance(_send(target, "pi_1", DeadlineIn(PATIENCE_S)), NotSent)
+    assert isinstance(_send(target, "pi_1", WallDeadline(PATIENCE_S)), NotSent)
 
 
 @pytest.mark.parametrize("asked", range(12))
@@ -144,7 +145,7 @@ def test_a_sender_that_wakes_up_too_late_writes_nothing(standin: StripeStandIn, 
     target, payment = StripeRefunds(LOCAL_API_KEY, api_base=standin.api_base), pay(client).id
     target.observe(payment)
     before = len(standin.requests())
-    assert isinstance(_send(target, payment, DeadlineIn(-1.0)), NotSent)
+    assert isinstance(_send(target, payment, WallDeadline(-1.0)), NotSent)
     assert len(standin.requests()) == before
 
 
@@ -189,7 +190,7 @@ class Watching(Wire):
 @pytest.mark.skipif(sys.platform != "linux", reason="TCP_USER_TIMEOUT is Linux's")
 def test_the_sockets_that_send_are_given_up_by_the_kernel(standin: StripeStandIn) -> None:
     """The option is on the very socket, and the profile says the same figure."""
-    session, wire = DeadlineSession(), Watching(DeadlineIn(PATIENCE_S))
+    session, wire = DeadlineSession(), Watching(WallDeadline(PATIENCE_S))
     wire.run(lambda: session.get(standin.api_base))
     session.close()
     timeout_ms, linger, no_delay = wire.options
@@ -202,7 +203,7 @@ def test_a_proxy_of_the_environment_is_used(deaf: str, monkeypatch: pytest.Monke
     """As the SDK does by default; what the proxy does with it is not known."""
     monkeypatch.setenv("http_proxy", f"http://{deaf}")
     target = StripeRefunds(LOCAL_API_KEY, api_base="http://stripe.invalid")
-    assert isinstance(_send(target, "pi_1", DeadlineIn(SHORT_S)), Unknown)
+    assert isinstance(_send(target, "pi_1", WallDeadline(SHORT_S)), Unknown)
 
 
 def test_netrc_does_not_replace_the_key(
@@ -214,7 +215,7 @@ def test_netrc_does_not_replace_the_key(
     netrc.write_text("default login somebody password something\n")
     monkeypatch.setenv("NETRC", str(netrc))
     target = StripeRefunds(LOCAL_API_KEY, api_base=standin.api_base)
-    assert isinstance(_send(target, payment, DeadlineIn(PATIENCE_S)), Done)
+    assert isinstance(_send(target, payment, WallDeadline(PATIENCE_S)), Done)
 
 
 def test_one_target_serves_many_threads(standin: StripeStandIn, client: stripe.StripeClient) -> None:
@@ -224,7 +225,7 @@ def test_one_target_serves_many_threads(standin: StripeStandIn, client: stripe.S
     answers: dict[str, SendAnswer] = {}
 
     def send(payment: str) -> None:
-        answers[payment] = _send(target, payment, DeadlineIn(PATIENCE_S))
+        answers[payment] = _send(target, payment, WallDeadline(PATIENCE_S))
 
     threads = [threading.Thread(target=send, args=(payment,)) for payment in payments]
     for thread in threads:

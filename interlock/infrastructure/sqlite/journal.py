@@ -48,6 +48,7 @@ class StoredRow:
     state: bytes | None
     state_digest: bytes
     leaf_hash: bytes
+    running_hash: bytes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +149,13 @@ class SQLiteJournal:
         """Return the action that has this key, or None."""
         return self._named("action", key, GatedAction)
 
+    def id_of(self, key: str) -> UUID | None:
+        """Return the id of the action that has this key, whether its events can be read or not; None where the key is free."""
+        digest = name_digest(self.log_id, "action", key)
+        with translated("be read"), self._store.reading() as cursor:
+            row = cursor.execute("SELECT aggregate_id FROM names WHERE kind = 'action' AND digest = ?", (digest,)).fetchone()
+        return UUID(row[0]) if row else None
+
     def load_action(self, action_id: UUID) -> GatedAction:
         """Return an action whose id came from this journal.
 
@@ -202,13 +210,13 @@ class SQLiteJournal:
         return AppendAnswer.APPENDED
 
     def summaries(
-        self, conditions: SummaryFilter, *, limit: int, after: UUID | None = None, newest_first: bool = True
+        self, conditions: SummaryFilter, *, limit: int, after: str | None = None, newest_first: bool = True
     ) -> list[dict[str, Any]]:
         """Return a page of summary rows, ordered by the time of their first event."""
         where, values = _where(conditions)
         if after is not None:
             where.append("action_id < ?" if newest_first else "action_id > ?")
-            values.append(after.hex)
+            values.append(after)
         clause = f"WHERE {' AND '.join(where)} " if where else ""
         order = "DESC" if newest_first else "ASC"
         sql = f"SELECT * FROM receipts {clause}ORDER BY action_id {order} LIMIT ?"
@@ -217,7 +225,7 @@ class SQLiteJournal:
 
     def find(self, conditions: SummaryFilter, *, limit: int, after: UUID | None = None) -> list[UUID]:
         """Return a page of ids, oldest first."""
-        rows = self.summaries(conditions, limit=limit, after=after, newest_first=False)
+        rows = self.summaries(conditions, limit=limit, after=after.hex if after else None, newest_first=False)
         return [UUID(row["action_id"]) for row in rows]
 
     def rows(self, *, after: int = 0, limit: int = 1000, aggregate_id: UUID | None = None) -> list[StoredRow]:
@@ -259,10 +267,10 @@ class SQLiteJournal:
 
     def summary_rows(self) -> Iterator[dict[str, Any]]:
         """Return all summary rows, oldest action first."""
-        after: UUID | None = None
+        after: str | None = None
         while page := self.summaries(SummaryFilter(), limit=1000, after=after, newest_first=False):
             yield from page
-            after = UUID(page[-1]["action_id"])
+            after = page[-1]["action_id"]
 
     def as_summary_row(self, action: GatedAction) -> dict[str, Any]:
         """Return the row that an action should have."""

@@ -12,7 +12,7 @@ from uuid import UUID
 from eventsourcing.persistence import StoredEvent
 from eventsourcing.sqlite import SQLiteApplicationRecorder
 
-from interlock.domain.records import leaf_hash, record, state_digest
+from interlock.domain.records import leaf_hash, record, running_hash, state_digest
 from interlock.domain.summary import ActionSummary
 from interlock.infrastructure.sqlite.database import Datastore
 
@@ -79,12 +79,16 @@ class Recorder(SQLiteApplicationRecorder):
             heads = _require_versions(cursor, batch.expected)
             for name in batch.names:
                 _take_name(cursor, name)
-            first = _next_position(cursor)
-            rows = [self._row(position, event, heads) for position, event in enumerate(stored_events, first)]
-            cursor.executemany("INSERT INTO stored_events VALUES (?, ?, ?, ?, ?, ?, ?)", rows)
+            last, running = _end_of_log(cursor)
+            rows: list[tuple[Any, ...]] = []
+            for position, event in enumerate(stored_events, last + 1):
+                row = self._row(position, event, heads)
+                running = running_hash(running, row[-1])
+                rows.append((*row, running))
+            cursor.executemany("INSERT INTO stored_events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
             if batch.summary is not None:
                 cursor.execute(_UPSERT_SUMMARY, summary_values(batch.summary))
-        return range(first, first + len(stored_events))
+        return range(last + 1, last + 1 + len(stored_events))
 
     def _row(self, position: int, event: StoredEvent, heads: dict[UUID, bytes | None]) -> tuple[Any, ...]:
         """Return the event's row, and make it the head of its aggregate's chain."""
@@ -161,6 +165,6 @@ def _take_name(cursor: sqlite3.Cursor, name: Name) -> None:
         raise Moved(name.aggregate_id) from None
 
 
-def _next_position(cursor: sqlite3.Cursor) -> int:
-    row = cursor.execute("SELECT position FROM stored_events ORDER BY position DESC LIMIT 1").fetchone()
-    return int(row["position"]) + 1 if row else 1
+def _end_of_log(cursor: sqlite3.Cursor) -> tuple[int, bytes | None]:
+    row = cursor.execute("SELECT position, running_hash FROM stored_events ORDER BY position DESC LIMIT 1").fetchone()
+    return (int(row["position"]), row["running_hash"]) if row else (0, None)

@@ -7,6 +7,7 @@ CREATE TABLE journal (
 );
 
 -- The log. `position` is dense and assigned in the event's transaction; the leaf's index is position - 1.
+-- `running_hash` commits to the order of all leaves up to here.
 -- `state` is null only for an erased action; its digest and leaf hash stay.
 CREATE TABLE stored_events (
     position INTEGER PRIMARY KEY,
@@ -16,6 +17,7 @@ CREATE TABLE stored_events (
     state BLOB,
     state_digest BLOB NOT NULL,
     leaf_hash BLOB NOT NULL,
+    running_hash BLOB NOT NULL,
     UNIQUE (originator_id, originator_version)
 );
 

@@ -1,0 +1,276 @@
+"""The world around a case: the payment provider as the parent sees it, the model's address, and what a worker inherits."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self
+
+import stripe
+
+from harness.keys import DEFAULT_MODEL, require_test_stripe_key
+from harness.scenarios import CURRENCY, PAYMENT_MINOR, Scenario
+from harness.standins.anthropic.client import LOCAL_API_KEY as LOCAL_ANTHROPIC_KEY
+from harness.standins.anthropic.client import AnthropicStandIn
+from harness.standins.stripe.client import LOCAL_API_KEY as LOCAL_STRIPE_KEY
+from harness.standins.stripe.client import StripeControl, StripeStandIn
+from harness.standins.stripe.ledger import refunds_of
+from harness.standins.stripe.sdk import pay
+
+ROOT = Path(__file__).resolve().parents[1]
+
+_INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
+_INHERITED_LIVE = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
+_TIMEOUT_S = 30.0
+_VOID = frozenset({"failed", "canceled"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RefundAtProvider:
+    """A refund that moved money, as the provider's own record has it."""
+
+    id: str
+    amount_minor: int
+    status: str
+    metadata: Mapping[str, str]
+
+    def carries(self, mark: str) -> bool:
+        """Whether it names the mark in its metadata. A refund by hand names nothing."""
+        return mark in self.metadata.values()
+
+
+@dataclass(frozen=True, slots=True)
+class ProviderRecord:
+    """The provider's own record of one payment.
+
+    Args:
+        refunds: the refunds that moved money, oldest first.
+        lines: what they were read from, as JSON lines, for whoever wants to read it again.
+    """
+
+    refunds: tuple[RefundAtProvider, ...]
+    lines: tuple[str, ...]
+
+
+class Provider(Protocol):
+    """The payment provider, and what the world does there."""
+
+    @property
+    def api_base(self) -> str | None:
+        """Where its API is; None for the real one."""
+        ...
+
+    def create_payment(self) -> str:
+        """Let a customer pay; return the payment intent."""
+        ...
+
+    def hand_refund(self, payment: str, amount_minor: int) -> None:
+        """Refund as a person does from the dashboard: without a mark."""
+        ...
+
+    def forget_keys(self, payment: str) -> None:
+        """Lose the idempotency keys under which the payment was refunded."""
+        ...
+
+    def pass_time(self, seconds: float) -> None:
+        """Let time pass at the provider."""
+        ...
+
+    def record_of(self, payment: str) -> ProviderRecord:
+        """Read the provider's own record of a payment."""
+        ...
+
+
+class World(Protocol):
+    """Where a run takes place.
+
+    Attributes:
+        live: whether it is the real one.
+        model: the model's name.
+        anthropic_base_url: where the model is; None for the real one.
+    """
+
+    live: bool
+    model: str
+    anthropic_base_url: str | None
+
+    def provider(self, scenario: Scenario) -> Provider:
+        """Return the payment provider for a scenario."""
+        ...
+
+    def worker_environment(self) -> dict[str, str]:
+        """Return everything that a worker inherits."""
+        ...
+
+
+class LocalProvider:
+    """The stand-in. Its record is its ledger, a file that the API under test has no part in."""
+
+    def __init__(self, standin: StripeControl) -> None:
+        self._standin = standin
+        self._client = _client(LOCAL_STRIPE_KEY, standin.api_base)
+
+    @property
+    def api_base(self) -> str | None:
+        return self._standin.api_base
+
+    def create_payment(self) -> str:
+        return pay(self._client, PAYMENT_MINOR, CURRENCY).id
+
+    def hand_refund(self, payment: str, amount_minor: int) -> None:
+        self._standin.hand_refund(payment, amount_minor)
+
+    def forget_keys(self, payment: str) -> None:
+        keys = [refund.idempotency_key for refund in refunds_of(self._standin.ledger_path, payment)]
+        forgotten = sum(self._standin.forget_key(key) for key in keys if key)
+        assert forgotten, "the row needs a key that can be forgotten"
+
+    def pass_time(self, seconds: float) -> None:
+        self._standin.advance_clock(seconds)
+
+    def record_of(self, payment: str) -> ProviderRecord:
+        refunds = tuple(
+            RefundAtProvider(id=one.refund, amount_minor=one.amount, status=one.status, metadata=one.metadata)
+            for one in refunds_of(self._standin.ledger_path, payment)
+        )
+        return ProviderRecord(refunds, tuple(_lines_about(self._standin.ledger_path, payment)))
+
+
+class LocalWorld:
+    """The stand-ins, each in a process of its own, shared by the cases of a run; as a context manager it ends them.
+
+    Args:
+        folder: where the ledgers are written.
+    """
+
+    live = False
+    model = "claude-local-scripted"
+
+    def __init__(self, folder: Path) -> None:
+        with ExitStack() as starting:
+            anthropic = starting.enter_context(AnthropicStandIn())
+            steady = starting.enter_context(StripeStandIn(folder / "ledger.jsonl"))
+            # A moved clock is moved for every payment, so the rows that move it have a provider of their own.
+            moved = starting.enter_context(StripeStandIn(folder / "ledger-moved-clock.jsonl"))
+            self._processes = starting.pop_all()
+        self.anthropic_base_url: str | None = anthropic.base_url
+        self._steady, self._moved = LocalProvider(steady), LocalProvider(moved)
+
+    def provider(self, scenario: Scenario) -> Provider:
+        return self._moved if scenario.moves_clock else self._steady
+
+    def worker_environment(self) -> dict[str, str]:
+        # Fake keys whatever the caller's environment holds, and no proxy: the SDKs would honour it.
+        keys = {"STRIPE_SECRET_KEY": LOCAL_STRIPE_KEY, "ANTHROPIC_API_KEY": LOCAL_ANTHROPIC_KEY}
+        return _inherited(_INHERITED) | keys | {"NO_PROXY": "127.0.0.1"}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        self._processes.close()
+
+
+class NotEmulatedLive(Exception):
+    """Something was asked for that can't be had at the real provider. Nothing was done."""
+
+
+class LiveProvider:
+    """Stripe in test mode. Its record is its list of refunds, read with a client of its own."""
+
+    def __init__(self, api_key: str, api_base: str | None) -> None:
+        self._client = _client(require_test_stripe_key(api_key), api_base)
+        self.api_base: str | None = api_base
+
+    def create_payment(self) -> str:
+        return pay(self._client, PAYMENT_MINOR, CURRENCY).id
+
+    def hand_refund(self, payment: str, amount_minor: int) -> None:
+        self._client.v1.refunds.create({"payment_intent": payment, "amount": amount_minor})
+
+    def forget_keys(self, payment: str) -> None:
+        raise NotEmulatedLive(f"the real provider forgets no key of {payment} when it is told to")
+
+    def pass_time(self, seconds: float) -> None:
+        raise NotEmulatedLive(f"the real provider's clock can't be moved by {seconds:g} s")
+
+    def record_of(self, payment: str) -> ProviderRecord:
+        listed = list(self._client.v1.refunds.list({"payment_intent": payment, "limit": 100}).auto_paging_iter())
+        refunds = [_as_listed(refund) for refund in reversed(listed)]
+        lines = tuple(json.dumps({"kind": "refund_listed", "payment": payment} | _row(refund)) for refund in refunds)
+        return ProviderRecord(tuple(refund for refund in refunds if refund.status not in _VOID), lines)
+
+
+class LiveWorld:
+    """Stripe's test mode and the real model.
+
+    Args:
+        stripe_key: a test key.
+        anthropic_key: the key for the model.
+        model: the model's name.
+        stripe_api_base: another address that speaks for the provider; None for the real one.
+        anthropic_base_url: another address that speaks for the model; None for the real one.
+
+    Raises:
+        LiveKeyRefused: the Stripe key is not a test key.
+    """
+
+    live = True
+
+    def __init__(
+        self,
+        *,
+        stripe_key: str,
+        anthropic_key: str,
+        model: str = DEFAULT_MODEL,
+        stripe_api_base: str | None = None,
+        anthropic_base_url: str | None = None,
+    ) -> None:
+        self._provider = LiveProvider(stripe_key, stripe_api_base)
+        self._keys = {"STRIPE_SECRET_KEY": stripe_key, "ANTHROPIC_API_KEY": anthropic_key}
+        self.model = model
+        self.anthropic_base_url = anthropic_base_url
+
+    def provider(self, scenario: Scenario) -> Provider:
+        if scenario.emulated:
+            raise NotEmulatedLive(f"{scenario.name} can't be had at the real provider")
+        return self._provider
+
+    def worker_environment(self) -> dict[str, str]:
+        return _inherited(_INHERITED + _INHERITED_LIVE) | self._keys
+
+
+def _client(api_key: str, api_base: str | None) -> stripe.StripeClient:
+    stripe.enable_telemetry = False  # it would write an id under the user's home
+    return stripe.StripeClient(
+        api_key,
+        base_addresses={"api": api_base} if api_base else {},
+        http_client=stripe.RequestsClient(timeout=_TIMEOUT_S),
+        max_network_retries=0,
+    )
+
+
+def _inherited(names: tuple[str, ...]) -> dict[str, str]:
+    return {name: os.environ[name] for name in names if name in os.environ} | {"PYTHONPATH": str(ROOT)}
+
+
+def _lines_about(ledger: Path, payment: str) -> list[str]:
+    lines = ledger.read_text(encoding="utf-8").splitlines()
+    rows = [(line, json.loads(line)) for line in lines]
+    about = {payment} | {row["refund"] for _, row in rows if row.get("payment") == payment and "refund" in row}
+    return [line for line, row in rows if about & {row.get("payment"), row.get("object_id")}]
+
+
+def _as_listed(refund: stripe.Refund) -> RefundAtProvider:
+    metadata = refund.metadata.to_dict() if refund.metadata else {}
+    return RefundAtProvider(id=refund.id, amount_minor=refund.amount, status=refund.status or "unknown", metadata=metadata)
+
+
+def _row(refund: RefundAtProvider) -> dict[str, object]:
+    metadata = dict(refund.metadata)
+    return {"refund": refund.id, "amount": refund.amount_minor, "status": refund.status, "metadata": metadata}

@@ -1,0 +1,272 @@
+"""The crash matrix, from the outside: one whole run of the command, read by many claims, and its audit."""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.results import write
+from harness.run import Plan, carry_out
+from harness.scenarios import SCENARIOS
+from harness.standins.anthropic.client import LOCAL_API_KEY as LOCAL_ANTHROPIC_KEY
+from harness.standins.anthropic.client import AnthropicStandIn
+from harness.standins.stripe.client import LOCAL_API_KEY as LOCAL_STRIPE_KEY
+from harness.standins.stripe.client import StripeStandIn
+from harness.world import LiveWorld
+
+# One run takes most of a minute on two processors, and longer beside other tests.
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("crash-matrix")]
+
+ROOT = Path(__file__).resolve().parents[2]
+LIVE_KEY = "sk_live_local_0000"
+COMMON_ROWS = [name for name, row in SCENARIOS.items() if not row.interlock_only]
+
+Cell = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A run of the command: what it printed, and what it wrote."""
+
+    exit_code: int
+    printed: str
+    folder: Path
+    document: dict[str, Any]
+
+    def cell(self, scenario: str, column: str) -> Cell:
+        """Return the only case of a cell."""
+        (case,) = [case for case in self.document["cases"] if (case["scenario"], case["column"]) == (scenario, column)]
+        return dict(case)
+
+
+def _command(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    # A live key lies about in the environment, as on many a developer's machine: a local run must not touch it.
+    environment = os.environ | {"STRIPE_SECRET_KEY": LIVE_KEY}
+    command = [sys.executable, "-m", module, *arguments]
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="session")
+def matrix(tmp_path_factory: pytest.TempPathFactory) -> Matrix:
+    """The whole matrix, run once, also where several processes share the tests."""
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder, said = shared / "crash-matrix", shared / "crash-matrix.json"
+    with (shared / "crash-matrix.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            done = _command("harness.run", "--out", str(folder))
+            said.write_text(json.dumps([done.returncode, done.stdout + done.stderr]), encoding="utf-8")
+    exit_code, printed = json.loads(said.read_text(encoding="utf-8"))
+    assert (folder / "standalone.json").exists(), printed
+    document = json.loads((folder / "standalone.json").read_text(encoding="utf-8"))
+    return Matrix(exit_code, printed, folder, document)
+
+
+def test_one_command_ends_with_the_table_and_as_expected(matrix: Matrix) -> None:
+    """It exits with 0, says LOCAL, and shows every row and column."""
+    assert matrix.exit_code == 0, matrix.printed
+    table = matrix.printed[matrix.printed.index("\nLOCAL") :]
+    assert all(name.partition(" ")[0] in table for name in SCENARIOS)
+    assert all(column in table for column in ("standard", "checked", "checked_with_our_rule", "interlock"))
+    assert matrix.document["complete"] is True
+    assert matrix.document["surprises"] == []
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_every_interlock_row_is_as_wanted(matrix: Matrix, scenario: str) -> None:
+    """The provider's ledger holds what is wanted, and the answer says so."""
+    case, wanted = matrix.cell(scenario, "interlock"), SCENARIOS[scenario]
+    assert case["got"] == {"minor": wanted.want.minor, "refunds": wanted.want.refunds}
+    assert case["verdict"] == "held"
+    assert case["answer_verdict"] == "matches"
+    assert case["answer"]["status"] == wanted.answer
+
+
+def test_where_nobody_can_know_the_gate_says_so(matrix: Matrix) -> None:
+    """Without a lookup, and with the key forgotten, one refund is out and the answer is AMBIGUOUS."""
+    case = matrix.cell("no_lookup_after_24h", "interlock")
+    assert case["answer"]["receipt"]["status"] == "AMBIGUOUS"
+    assert case["got"] == {"minor": 2000, "refunds": 1}
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    ["hand_refund_during_outage", "approval_revoked_during_outage", "key_pruned_after_24h", "key_lost_inside_window"],
+)
+def test_standard_violates_four_rows(matrix: Matrix, scenario: str) -> None:
+    """Nothing is re-checked, so $20 too much goes out."""
+    assert matrix.cell(scenario, "standard")["verdict"] == "VIOLATED by $20"
+
+
+def test_standard_holds_elsewhere(matrix: Matrix) -> None:
+    """It is no straw man."""
+    held = {row for row in COMMON_ROWS if matrix.cell(row, "standard")["as_wanted"]}
+    assert len(held) == len(COMMON_ROWS) - 4
+
+
+def test_standard_does_not_notice_that_it_refunded_twice(matrix: Matrix) -> None:
+    """With the key forgotten it reports one refund, and two carry its mark."""
+    for scenario in ("key_pruned_after_24h", "key_lost_inside_window"):
+        case = matrix.cell(scenario, "standard")
+        assert case["answer_verdict"] == "CONTRADICTS"
+        assert len(case["own_refunds"]) == 2
+
+
+def test_checked_is_short_where_an_unrelated_refund_was_given_and_right_elsewhere(matrix: Matrix) -> None:
+    """A check by hand takes any change for a reason to stop."""
+    verdicts = {row: matrix.cell(row, "checked")["verdict"] for row in COMMON_ROWS}
+    assert verdicts == dict.fromkeys(COMMON_ROWS, "held") | {"unrelated_refund_during_outage": "SHORT by $20"}
+    assert all(matrix.cell(row, "checked")["answer_verdict"] == "matches" for row in COMMON_ROWS)
+
+
+def test_every_worker_is_killed_once_and_only_once(matrix: Matrix) -> None:
+    """The first start of every case ends with -9, and every other with 0."""
+    for case in matrix.document["cases"]:
+        first, *others = case["exit_codes"]
+        assert first == -9, case["case_id"]
+        assert others, case["case_id"]
+        assert set(others) == {0}, case["case_id"]
+
+
+def test_each_door_that_is_closed_is_named(matrix: Matrix) -> None:
+    """A refusal says whether the key was burned, or the horizon waited for where burning is off."""
+    for row in ("hand_refund_during_outage", "approval_revoked_during_outage"):
+        burned, waited = (matrix.cell(name, "interlock")["answer"]["receipt"] for name in (row, f"{row} (burn off)"))
+        assert burned["refusal"]["door"] == "burned"
+        assert waited["refusal"]["door"] == "horizon"
+
+
+def test_a_found_refund_is_not_sent_again(matrix: Matrix) -> None:
+    """After a crash behind the provider's answer the gate looks, finds, and sends nothing."""
+    for row in ("crash_after_commit", "approval_revoked_after_commit", "key_pruned_after_24h", "key_lost_inside_window"):
+        receipt = matrix.cell(row, "interlock")["answer"]["receipt"]
+        assert (receipt["via"], receipt["sends"]) == ("recovery-query", 1)
+
+
+def test_decisions_are_the_models_and_the_wording_differs(matrix: Matrix) -> None:
+    """Each case was decided on its own payment, in words of its own."""
+    cases = matrix.document["cases"]
+    assert all(case["decision"]["payment"] == case["payment"] for case in cases)
+    wordings = {re.sub(r"pi_\w+", "", case["decision"]["wording"]) for case in cases}
+    assert len(wordings) > len(cases) // 2
+
+
+def test_no_real_key_and_no_place_of_this_machine_is_in_what_was_written(matrix: Matrix) -> None:
+    """A local run neither takes nor tells the key that lay about, and its files can be shown to others."""
+    written = [path.read_text(encoding="utf-8") for path in matrix.folder.iterdir()]
+    assert len(written) == 3
+    for text in (*written, matrix.printed):
+        assert LIVE_KEY not in text
+    assert not any(str(ROOT) in text or "interlock-matrix-" in text for text in written)
+
+
+def test_the_audit_agrees_with_the_results(matrix: Matrix) -> None:
+    """Read again from the ledger, each cell says the same."""
+    done = _command("harness.audit", str(matrix.folder / "standalone.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "35 cases of LOCAL results audited" in done.stdout
+
+
+def _got(cell: Cell) -> None:
+    cell["got"]["minor"] += 1
+
+
+def _verdict(cell: Cell) -> None:
+    cell["verdict"] = "VIOLATED by $20"
+
+
+def _want(cell: Cell) -> None:
+    cell["want"]["minor"] = 4000
+
+
+def _answer(cell: Cell) -> None:
+    cell["answer"]["status"] = "refused"
+
+
+def _refund(cell: Cell) -> None:
+    cell["answer"]["refund"] = "re_local_other"
+
+
+def _exit_code(cell: Cell) -> None:
+    cell["exit_codes"][0] = 0
+
+
+def _receipt(cell: Cell) -> None:
+    cell["answer"]["receipt"]["status"] = "REFUSED"
+
+
+def _edited(matrix: Matrix, folder: Path) -> Path:
+    shutil.copytree(matrix.folder, folder)
+    return folder / "standalone.json"
+
+
+@pytest.mark.parametrize("edit", [_got, _verdict, _want, _answer, _refund, _exit_code, _receipt])
+def test_the_audit_names_an_edited_cell(matrix: Matrix, tmp_path: Path, edit: Callable[[Cell], None]) -> None:
+    """Any figure or word of a cell that is not what the ledger says makes it fail, with the cell."""
+    path = _edited(matrix, tmp_path / "edited")
+    document = json.loads(path.read_text(encoding="utf-8"))
+    (cell,) = [case for case in document["cases"] if (case["scenario"], case["column"]) == ("crash_after_commit", "interlock")]
+    edit(cell)
+    path.write_text(json.dumps(document), encoding="utf-8")
+    done = _command("harness.audit", str(path))
+    assert done.returncode == 1
+    assert f"crash_after_commit / interlock ({cell['case_id']})" in done.stdout
+
+
+def test_the_audit_names_a_cell_whose_ledger_was_edited(matrix: Matrix, tmp_path: Path) -> None:
+    """It believes the ledger, so a refund that is missing there shows."""
+    path = _edited(matrix, tmp_path / "edited")
+    ledger = path.with_name("standalone-ledger.jsonl")
+    refund = matrix.cell("crash_after_commit", "interlock")["own_refunds"][0]
+    kept = [line for line in ledger.read_text(encoding="utf-8").splitlines() if refund not in line]
+    ledger.write_text("\n".join(kept), encoding="utf-8")
+    done = _command("harness.audit", str(path))
+    assert done.returncode == 1
+    assert "crash_after_commit / interlock" in done.stdout
+
+
+def test_the_audit_notices_a_case_that_was_left_out(matrix: Matrix, tmp_path: Path) -> None:
+    """An inconvenient cell can't be dropped."""
+    path = _edited(matrix, tmp_path / "edited")
+    document = json.loads(path.read_text(encoding="utf-8"))
+    document["cases"] = document["cases"][1:]
+    path.write_text(json.dumps(document), encoding="utf-8")
+    done = _command("harness.audit", str(path))
+    assert done.returncode == 1
+    assert "complete" in done.stdout
+
+
+def test_a_live_run_takes_the_same_path(tmp_path: Path) -> None:
+    """Through the live world, with the stand-ins' addresses: hand refunds and the record go through the provider's own API."""
+    plan = Plan(
+        scenarios=tuple(SCENARIOS[name] for name in ("unrelated_refund_during_outage", "key_lost_inside_window")),
+        columns=("checked", "interlock"),
+    )
+    with AnthropicStandIn() as anthropic, StripeStandIn(tmp_path / "ledger.jsonl") as stripe:
+        world = LiveWorld(
+            stripe_key=LOCAL_STRIPE_KEY,
+            anthropic_key=LOCAL_ANTHROPIC_KEY,
+            stripe_api_base=stripe.api_base,
+            anthropic_base_url=anthropic.base_url,
+        )
+        run = carry_out(plan, world, tmp_path)
+    assert [(case.column, case.verdict) for case in run.cases] == [("checked", "SHORT by $20"), ("interlock", "held")]
+    assert all(case.exit_codes[0] == -9 for case in run.cases)
+    assert run.not_run == ("key_lost_inside_window",)
+    write(run, tmp_path / "results")
+    done = _command("harness.audit", str(tmp_path / "results" / "standalone.json"))
+    assert done.returncode == 0, done.stdout
+    report = (tmp_path / "results" / "standalone.md").read_text(encoding="utf-8")
+    assert "EMULATED" in report
+    assert report.startswith("# Crash matrix, standalone: LIVE")

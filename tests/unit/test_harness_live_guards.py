@@ -1,0 +1,139 @@
+"""Live runs of the crash matrix take test keys only, and inherit nothing that is emulated."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from harness import run
+from harness.columns.job import GateSettings, Job, JobRefused, KillPoint
+from harness.keys import LiveKeyRefused
+from harness.run import Plan
+from harness.scenarios import BURN_OFF, SCENARIOS
+from harness.standins.anthropic.client import LOCAL_API_KEY as LOCAL_ANTHROPIC_KEY
+from harness.standins.stripe.client import LOCAL_API_KEY as LOCAL_STRIPE_KEY
+from harness.world import LiveWorld, NotEmulatedLive
+
+LIVE_KEY = "sk_live_local_0000"
+LOOPBACK = "http://127.0.0.1:1"
+
+CAN_BE_HAD_LIVE = {
+    "crash_after_commit",
+    "hand_refund_before_decision",
+    "hand_refund_during_outage",
+    "unrelated_refund_during_outage",
+    "approval_revoked_during_outage",
+    "approval_revoked_after_commit",
+}
+
+
+def _job(
+    *,
+    live: bool,
+    clock_ahead_s: float = 0.0,
+    settings: GateSettings | None = None,
+    stripe_api_base: str | None = LOOPBACK,
+    anthropic_base_url: str | None = LOOPBACK,
+    kill_at: KillPoint | None = None,
+) -> Job:
+    return Job(
+        case_id="case-1",
+        column="interlock",
+        folder="nowhere",
+        live=live,
+        payment="pi_local_1",
+        approved_minor=2000,
+        currency="usd",
+        complaint="broken",
+        model="local",
+        stripe_api_base=stripe_api_base,
+        anthropic_base_url=anthropic_base_url,
+        kill_at=kill_at,
+        clock_ahead_s=clock_ahead_s,
+        settings=settings or GateSettings(),
+    )
+
+
+def test_a_live_job_has_no_moved_clock() -> None:
+    """A real approval would expire, or a real key be taken for forgotten, by a clock that is wrong."""
+    with pytest.raises(JobRefused, match="moved clock"):
+        _job(live=True, clock_ahead_s=1.0)
+
+
+@pytest.mark.parametrize("settings", [BURN_OFF, GateSettings(lookup=False)])
+def test_a_live_job_has_no_figures_of_the_stand_in(settings: GateSettings) -> None:
+    """What holds for the stand-in is promised by no real provider."""
+    with pytest.raises(JobRefused, match="stand-in only"):
+        _job(live=True, settings=settings)
+
+
+def test_the_guard_holds_when_a_job_is_read_from_its_file(tmp_path: Path) -> None:
+    """A file that was made by something else is checked as well."""
+    path = replace(_job(live=False, clock_ahead_s=5.0), folder=str(tmp_path)).save()
+    path.write_bytes(path.read_bytes().replace(b'"live":false', b'"live":true'))
+    with pytest.raises(Exception, match="moved clock"):
+        Job.load(path)
+
+
+@pytest.mark.parametrize("elsewhere", [None, "https://api.stripe.com", "http://192.0.2.1"])
+def test_a_local_job_never_leaves_this_machine(elsewhere: str | None) -> None:
+    """Neither the payments nor the model of a local run are anywhere else."""
+    with pytest.raises(JobRefused, match=r"127\.0\.0\.1"):
+        _job(live=False, stripe_api_base=elsewhere)
+    with pytest.raises(JobRefused, match=r"127\.0\.0\.1"):
+        _job(live=False, anthropic_base_url=elsewhere)
+
+
+def test_a_local_job_takes_no_key_that_could_be_real(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even a test key, which would be sent over a socket of our own for nothing."""
+    monkeypatch.setenv("STRIPE_SECRET_KEY", "sk_test_0123456789")
+    with pytest.raises(JobRefused, match="sk_test_local_"):
+        _ = _job(live=False).stripe_key
+
+
+def test_a_live_key_is_refused_before_anything_is_sent(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The command ends, without the key in what it says."""
+    monkeypatch.setenv("STRIPE_SECRET_KEY", LIVE_KEY)
+    assert run.main(["--live"]) == run.BAD_USAGE
+    said = capsys.readouterr()
+    assert "not a test key" in said.err
+    assert LIVE_KEY not in said.out + said.err
+    with pytest.raises(LiveKeyRefused):
+        LiveWorld(stripe_key=LIVE_KEY, anthropic_key=LOCAL_ANTHROPIC_KEY)
+
+
+def test_a_live_run_without_keys_is_refused(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """It does not quietly become a local one."""
+    monkeypatch.setenv("STRIPE_SECRET_KEY", LOCAL_STRIPE_KEY)
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    assert run.main(["--live"]) == run.BAD_USAGE
+    assert "nothing was run" in capsys.readouterr().err
+
+
+def test_a_live_worker_inherits_no_switch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its environment is a list of known names: keys, paths, a proxy."""
+    for name in ("INTERLOCK_KILL_AT", "INTERLOCK_CLOCK_AHEAD_S", "PYTHONSTARTUP", "STRIPE_API_BASE"):
+        monkeypatch.setenv(name, "1")
+    world = LiveWorld(stripe_key=LOCAL_STRIPE_KEY, anthropic_key=LOCAL_ANTHROPIC_KEY)
+    assert world.worker_environment().keys() <= {
+        *("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "PYTHONPATH"),
+        *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE"),
+        *("STRIPE_SECRET_KEY", "ANTHROPIC_API_KEY"),
+    }
+
+
+def test_rows_that_need_an_emulation_are_not_run_live() -> None:
+    """A forgotten key, a moved clock and figures of the stand-in can't be had at the real provider."""
+    plan = Plan(scenarios=tuple(SCENARIOS.values()), columns=("interlock",))
+    assert {cell[0].name for cell in plan.cells(live=True)} == CAN_BE_HAD_LIVE
+    assert {cell[0].name for cell in plan.cells(live=False)} == set(SCENARIOS)
+    world = LiveWorld(stripe_key=LOCAL_STRIPE_KEY, anthropic_key=LOCAL_ANTHROPIC_KEY)
+    with pytest.raises(NotEmulatedLive):
+        world.provider(SCENARIOS["key_pruned_after_24h"])
+    provider = world.provider(SCENARIOS["crash_after_commit"])
+    with pytest.raises(NotEmulatedLive):
+        provider.forget_keys("pi_local_1")
+    with pytest.raises(NotEmulatedLive):
+        provider.pass_time(1.0)
