@@ -19,7 +19,7 @@ demo: $(READY) ## Kill a refund agent in the middle of a refund, in every situat
 	$(BIN)/python -m harness.run $(ARGS)
 
 test: $(READY) ## Run the tests, the long ones apart
-	$(BIN)/python -m pytest $(TESTS) -q -n $(WORKERS) $(ARGS)
+	$(BIN)/python -m pytest $(TESTS) -q -n $(WORKERS) --dist loadgroup $(ARGS)
 
 lint: $(READY) ## Check format, rules, types and the direction of imports
 	$(BIN)/ruff format --check .

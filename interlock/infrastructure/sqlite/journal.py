@@ -23,7 +23,8 @@ from interlock.domain.requests import AppendAnswer
 from interlock.domain.summary import summarize
 from interlock.errors import GateClosed, JournalCorrupt, JournalUnavailable
 from interlock.infrastructure.mapper import EventMapper
-from interlock.infrastructure.sqlite.database import DatabaseOptions, Datastore, create_or_check, parse_url, translated
+from interlock.infrastructure.sqlite.connections import DatabaseOptions, Datastore, translated
+from interlock.infrastructure.sqlite.database import create_or_check, parse_url
 from interlock.infrastructure.sqlite.recorder import (
     SUMMARY_COLUMNS,
     Batch,

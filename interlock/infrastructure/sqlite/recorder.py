@@ -14,7 +14,7 @@ from eventsourcing.sqlite import SQLiteApplicationRecorder
 
 from interlock.domain.records import leaf_hash, record, running_hash, state_digest
 from interlock.domain.summary import ActionSummary
-from interlock.infrastructure.sqlite.database import Datastore
+from interlock.infrastructure.sqlite.connections import Datastore
 
 SUMMARY_COLUMNS = tuple(field.name for field in fields(ActionSummary))
 
