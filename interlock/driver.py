@@ -7,7 +7,6 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from functools import singledispatchmethod
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -94,6 +93,22 @@ class Driver:
         self.clock = clock
         self.closing = threading.Event()
         self.at_work = AtWork()
+        self._performed_by: Mapping[type[Request[Any]], Callable[[Any], Any]] = {
+            requests.Now: self._now,
+            requests.NewActionId: self._new_action_id,
+            requests.FindAction: self._find_action,
+            requests.LoadAction: self._load_action,
+            requests.LoadApproval: self._load_approval,
+            requests.ReadExternalApproval: self._read_external_approval,
+            requests.ReadPremises: self._read_premises,
+            requests.Append: self._append,
+            requests.StillAt: self._still_at,
+            requests.ProbeHolder: self._probe_holder,
+            requests.Send: self._send,
+            requests.LookUp: self._look_up,
+            requests.Burn: self._burn,
+            requests.SleepUntil: self._sleep_until,
+        }
 
     def run(self, protocol: Protocol[R]) -> R:
         """Run a protocol on the calling thread."""
@@ -106,53 +121,42 @@ class Driver:
         self.closing = threading.Event()
         self.at_work = AtWork()
 
-    @singledispatchmethod
     def perform(self, request: Request[Any]) -> Any:
         """Do what the request says, and return its answer."""
-        raise TypeError(f"no way to perform {type(request).__name__}")
+        return self._performed_by[type(request)](request)
 
-    @perform.register
-    def _(self, request: requests.Now) -> datetime:
+    def _now(self, request: requests.Now) -> datetime:
         del request
         return self.clock.now()
 
-    @perform.register
-    def _(self, request: requests.NewActionId) -> UUID:
+    def _new_action_id(self, request: requests.NewActionId) -> UUID:
         del request
         action_id = time_ordered_id(self.clock.now())
         self.at_work.begin(action_id)
         return action_id
 
-    @perform.register
-    def _(self, request: requests.FindAction) -> GatedAction | None:
+    def _find_action(self, request: requests.FindAction) -> GatedAction | None:
         return self.journal.find_action(request.key)
 
-    @perform.register
-    def _(self, request: requests.LoadAction) -> GatedAction:
+    def _load_action(self, request: requests.LoadAction) -> GatedAction:
         return self.journal.load_action(request.action_id)
 
-    @perform.register
-    def _(self, request: requests.LoadApproval) -> Approval | None:
+    def _load_approval(self, request: requests.LoadApproval) -> Approval | None:
         return self.journal.find_approval(request.approval_id)
 
-    @perform.register
-    def _(self, request: requests.ReadExternalApproval) -> ApprovalReading:
+    def _read_external_approval(self, request: requests.ReadExternalApproval) -> ApprovalReading:
         return read_external(self.registry.approval_sources, request.intent, self.clock.now())
 
-    @perform.register
-    def _(self, request: requests.ReadPremises) -> tuple[PremiseReading, ...]:
+    def _read_premises(self, request: requests.ReadPremises) -> tuple[PremiseReading, ...]:
         return tuple(self._read(premise, request) for premise in request.intent.premises)
 
-    @perform.register
-    def _(self, request: requests.Append) -> AppendAnswer:
+    def _append(self, request: requests.Append) -> AppendAnswer:
         return self.journal.append(request.action, request.approval)
 
-    @perform.register
-    def _(self, request: requests.StillAt) -> bool:
+    def _still_at(self, request: requests.StillAt) -> bool:
         return self.journal.version_of(request.action_id) == request.version
 
-    @perform.register
-    def _(self, request: requests.ProbeHolder) -> Liveness:
+    def _probe_holder(self, request: requests.ProbeHolder) -> Liveness:
         if not self.at_work.begin(request.action_id):
             return Liveness.ALIVE
         if request.claim is None:
@@ -161,8 +165,7 @@ class Driver:
             return Liveness.IDLE
         return self.locks.probe(request.claim.lock) if request.claim.lock else Liveness.UNKNOWN
 
-    @perform.register
-    def _(self, request: requests.Send) -> SendAnswer:
+    def _send(self, request: requests.Send) -> SendAnswer:
         # This clock is read before the journal's: a process that is stopped in between must wake up to less time, never to more.
         since_s = elapsing_s()
         target, effect = self._effect(request)
@@ -175,20 +178,17 @@ class Driver:
             deadline=WallDeadline(min(left_s, target.capabilities.send_deadline_s), since_s),
         )
 
-    @perform.register
-    def _(self, request: requests.LookUp) -> LookupAnswer:
+    def _look_up(self, request: requests.LookUp) -> LookupAnswer:
         target, effect = self._effect(request)
         return target.lookup(effect, action_id=request.action_id, deadline=_read_deadline())
 
-    @perform.register
-    def _(self, request: requests.Burn) -> BurnAnswer:
+    def _burn(self, request: requests.Burn) -> BurnAnswer:
         target, effect = self._effect(request)
         return target.burn(
             effect, action_id=request.action_id, idempotency_key=request.idempotency_key, deadline=_read_deadline()
         )
 
-    @perform.register
-    def _(self, request: requests.SleepUntil) -> None:
+    def _sleep_until(self, request: requests.SleepUntil) -> None:
         pause_s = (request.at - self.clock.now()).total_seconds()
         if self.closing.wait(max(0.0, pause_s)):
             raise GateClosed("the gate was closed while an action waited to be sent; recover() goes on with it")

@@ -209,14 +209,20 @@ def record_effect(effect: Effect[P], codec: EffectCodec[P], target_version: int)
         msg = "an effect needs a subject"
         raise InvalidEffect(msg)
     require_unicode("subject", effect.subject)
-    parameters = dict(codec.encode(effect.parameters))
     money: list[int | str] = [effect.money.amount_minor, effect.money.currency] if effect.money else []
-    canonical = rfc8785.dumps({"money": money, "parameters": parameters, "subject": effect.subject, "target": effect.target})
+    parameters = rfc8785.dumps(dict(codec.encode(effect.parameters)))
+    # The canonical form of an object is that of its parts, in the order of their names.
+    canonical = b'{"money":%b,"parameters":%b,"subject":%b,"target":%b}' % (
+        rfc8785.dumps(money),
+        parameters,
+        rfc8785.dumps(effect.subject),
+        rfc8785.dumps(effect.target),
+    )
     return EffectRecord(
         target=effect.target,
         target_version=target_version,
         subject=effect.subject,
-        parameters_json=rfc8785.dumps(parameters).decode(),
+        parameters_json=parameters.decode(),
         fingerprint=f"sha256:{hashlib.sha256(canonical).hexdigest()}",
         amount_minor=effect.money.amount_minor if effect.money else None,
         currency=effect.money.currency if effect.money else None,

@@ -76,13 +76,21 @@ def end(
     action: GatedAction,
     write: Callable[[GatedAction, datetime], None],
     settle: Callable[[Approval, datetime], None] = lambda _approval, _at: None,
+    at_hand: Approval | None = None,
 ) -> Protocol[Step]:
-    """Append an ending at the version that was read. A moved action is not forced: the caller thinks again (rule 5)."""
-    version = action.version
+    """Append an ending at the version that was read. A moved action is not forced: the caller thinks again (rule 5).
+
+    Args:
+        action: the action.
+        write: adds the ending.
+        settle: says what becomes of the approval.
+        at_hand: the approval as the send's own commit left it; if it has moved since, it is loaded again.
+    """
+    version, approval = action.version, at_hand
     while True:
         now = yield from Now()
         write(action, now)
-        approval = yield from held_approval(action)
+        approval = approval or (yield from held_approval(action))
         if approval is not None:
             settle(approval, now)
         moves = approval if approval is not None and approval.pending_events else None
@@ -91,7 +99,7 @@ def end(
             return Ended(action)
         if action.is_draft:
             return answer  # nothing of it was written: somebody else has the key, or the approval moved
-        action = yield from LoadAction(action.id)
+        action, approval = (yield from LoadAction(action.id)), None
         if action.version != version:
             return AppendAnswer.ACTION_MOVED
 
@@ -124,7 +132,9 @@ def record_ambiguity(
     )
 
 
-def record_done(action: GatedAction, evidence: Evidence, via: Via, checks: Checks | None = None) -> Protocol[Step]:
+def record_done(
+    action: GatedAction, evidence: Evidence, via: Via, checks: Checks | None = None, at_hand: Approval | None = None
+) -> Protocol[Step]:
     """Record a definite Done, whatever our term, on a Dispatched or an Ambiguous action (rule 6).
 
     Raises:
@@ -146,10 +156,10 @@ def record_done(action: GatedAction, evidence: Evidence, via: Via, checks: Check
 
     current = action
     while True:
-        step = yield from _or_not_recorded(current, evidence, end(current, write, settle))
+        step = yield from _or_not_recorded(current, evidence, end(current, write, settle, at_hand))
         if step is not AppendAnswer.ACTION_MOVED:
             return step
-        current = yield from _or_not_recorded(current, evidence, LoadAction(action.id).__iter__())
+        current, at_hand = (yield from _or_not_recorded(current, evidence, LoadAction(action.id).__iter__())), None
         if current.status is Status.COMMITTED:
             return Ended(current)
         if current.status is Status.REFUSED:

