@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 from uuid import UUID
 
-from interlock.domain.answers import SendAnswer
+from interlock.domain.answers import NotSent, SendAnswer
 from interlock.domain.effects import DataclassCodec, Effect, Money
 from interlock.domain.ports import Deadline, Target
 from interlock.domain.profiles import CapabilityProfile
@@ -64,7 +64,10 @@ class FunctionTarget(Target[P], Generic[P]):
 
     def _send(self, effect: Effect[P], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> SendAnswer:
         del action_id  # a function has nowhere to put a mark
-        return self._act(effect.parameters, idempotency_key=idempotency_key, deadline_s=deadline.remaining_s())
+        left_s = deadline.remaining_s()
+        if left_s <= 0:  # a plain function does not ask how late it is: it may have been woken up after its claim was lost
+            return NotSent("its deadline was over before the call")
+        return self._act(effect.parameters, idempotency_key=idempotency_key, deadline_s=left_s)
 
 
 def target(name: str, *, effect: type[P], send_deadline_s: float = 30.0) -> Callable[[ActingFunction[P]], FunctionTarget[P]]:

@@ -160,10 +160,14 @@ def record_done(
         if step is not AppendAnswer.ACTION_MOVED:
             return step
         current, at_hand = (yield from _or_not_recorded(current, evidence, LoadAction(action.id).__iter__())), None
-        if current.status is Status.COMMITTED:
-            return Ended(current)
         if current.status is Status.REFUSED:
             raise OutcomeNotRecorded(current.key, evidence, "the journal has it as refused")
+        known = current.ending.evidence if isinstance(current.ending, GatedAction.Committed) else None
+        if known is not None and known.reference != evidence.reference:
+            words = f"the journal has it as committed by {known.reference}, so there may be two"
+            raise OutcomeNotRecorded(current.key, evidence, words)
+        if known is not None:
+            return Ended(current)
 
 
 def _or_not_recorded(action: GatedAction, evidence: Evidence, part: Protocol[T]) -> Protocol[T]:

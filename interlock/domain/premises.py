@@ -110,7 +110,7 @@ class Strict:
     def judge(self, decided: Facts, now: Facts, purpose: Purpose) -> Judgement:
         """Report each field that differs as a conflict, whatever it is."""
         del purpose  # strict does not ask what for
-        changed = sorted(name for name in decided.keys() | now.keys() if decided.get(name) != now.get(name))
+        changed = sorted(name for name in decided.keys() | now.keys() if not same(decided.get(name), now.get(name)))
         return Judgement(
             tuple(Change(ChangeKind.CONFLICTING, f"{name} changed since the decision") for name in changed),
             possible="decide again on the facts as they are now, under a new approval" if changed else "",
@@ -246,7 +246,7 @@ def _verdict(premise: Premise, facts: Facts, policy: PremisePolicy, purpose: Pur
     if not facts:
         return ReadingState.UNREADABLE, f"{premise.subject} read as empty", ""
     expectations = json.loads(premise.expectations_json)
-    broken = sorted(name for name, value in expectations.items() if facts.get(name) != value)
+    broken = sorted(name for name, value in expectations.items() if not same(facts.get(name), value))
     if broken:
         said = ", ".join(f"{name} is {facts.get(name)!r} and must be {expectations[name]!r}" for name in broken)
         return ReadingState.UNEXPECTED, said, "decide again on the facts as they are now"
@@ -260,6 +260,11 @@ def _verdict(premise: Premise, facts: Facts, policy: PremisePolicy, purpose: Pur
     return ReadingState.UNCHANGED, "", ""
 
 
+def same(one: object, other: object) -> bool:
+    """Whether two JSON values are the same; to Python's `==`, 1 and true are."""
+    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
+
+
 def parse_facts(facts_json: str) -> Facts:
     """Return facts from their JSON text; anything but an object counts as empty, that is, as unreadable."""
     value: Any = json.loads(facts_json)
@@ -270,7 +275,7 @@ def facts_text(facts: Facts) -> str:
     """Return facts as canonical JSON text (RFC 8785).
 
     Raises:
-        InvalidPremise: a float, an integer beyond 2**53 - 1, or text that is not Unicode.
+        InvalidPremise: a number that is none or that JSON can't carry exactly, or text that is not Unicode.
     """
     try:
         return rfc8785.dumps(facts).decode()

@@ -37,7 +37,7 @@ from interlock.domain.requests import (
     ReadPremises,
 )
 from interlock.domain.sending import Sender, announce_and_send, refuse_unsent
-from interlock.errors import NotResolvable
+from interlock.errors import NotResolvable, OutcomeNotRecorded
 
 
 def fire(intent: Intent, sender: Sender) -> Protocol[Conclusion]:
@@ -49,14 +49,18 @@ def fire(intent: Intent, sender: Sender) -> Protocol[Conclusion]:
         PremiseUnreadable: a fact can't be read before the first commit; nothing was written or sent.
         OutcomeNotRecorded: it was sent, and could not be recorded.
     """
+    moved = False
     while True:
         action = yield from FindAction(intent.key)
+        if action is not None and moved:
+            yield from _require_not_refused_behind_our_back(action, sender)
         if action is not None:
             action.require_same_effect(intent)
             return (yield from recover(action, sender))
         step = yield from _begin(intent, sender)
         if not isinstance(step, AppendAnswer):
             return step
+        moved = True
 
 
 def propose(intent: Intent) -> Protocol[GatedAction]:
@@ -92,6 +96,7 @@ def recover(action: GatedAction, sender: Sender) -> Protocol[Conclusion]:
                 return step
         # Somebody else wrote: think again about what the journal has now (rule 5).
         action = yield from LoadAction(action.id)
+        yield from _require_not_refused_behind_our_back(action, sender)
     return Ended(action)
 
 
@@ -171,6 +176,24 @@ def _open(action: GatedAction, sender: Sender, checked: Checked, *, at_recovery:
         step = yield from resolve_doubt(action, sender, step)
     assert not isinstance(step, Doubt), "doubt was resolved"
     return step
+
+
+def _require_not_refused_behind_our_back(action: GatedAction, sender: Sender) -> Protocol[None]:
+    """Look once more where somebody else refused an action that we may have sent, without an answer, a moment ago.
+
+    Behind a horizon, a sender that was stopped right before its write can still land (see docs/residual-risk.md). It is too late
+    to undo that, and not too late to say so.
+
+    Raises:
+        OutcomeNotRecorded: the provider has it.
+    """
+    claims = (event.claim for event in action.history if isinstance(event, GatedAction.Claimed))
+    ours = any(claim.holder == sender.holder for claim in claims)
+    if action.status is not Status.REFUSED or not action.dispatches or not ours or not sender.profile.looks_up:
+        return
+    seen = yield from LookUp(action.id, action.intent.effect)
+    if isinstance(seen, Found):
+        raise OutcomeNotRecorded(action.key, seen.evidence, "the journal has it as refused")
 
 
 def _take_over(action: GatedAction, sender: Sender) -> Protocol[Pending | AppendAnswer]:

@@ -58,7 +58,7 @@ class EventMapper(Mapper[UUID]):
             state["originator_id"] = stored_event.originator_id
             state["originator_version"] = stored_event.originator_version
             event: DomainEventProtocol[UUID] = msgspec.convert(state, event_class)
-        except (TopicError, msgspec.MsgspecError, KeyError, TypeError, AttributeError, UnicodeDecodeError) as error:
+        except (TopicError, msgspec.MsgspecError, KeyError, TypeError, AttributeError, ValueError) as error:
             raise JournalCorrupt(
                 f"event {stored_event.originator_version} of {stored_event.originator_id} ({stored_event.topic}) can't be read: "
                 f"{type(error).__name__}; nothing was sent, run `interlock verify`"
