@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from uuid import UUID
 
 from interlock.domain.action import Checks, Intent
@@ -37,6 +38,11 @@ class Checked:
             if reading.state is ReadingState.UNREADABLE:
                 return f"the premise {reading.subject} could not be read: {reading.words}"
         return None
+
+    def outlives(self, at: datetime) -> bool:
+        """Whether the approval has not expired since it was read: a sender may have been paused in between (I3)."""
+        expires_at = self.checks.approval.expires_at
+        return expires_at is None or at < expires_at
 
     @property
     def objection(self) -> Objection | None:

@@ -66,6 +66,8 @@ def announce(
 ) -> Protocol[AppendAnswer]:
     """Make the next send durable before it is made (I1), with the approval reserved or asserted beside it (I3)."""
     now = yield from Now()
+    if purpose is SendPurpose.EXECUTE and not checked.outlives(now):
+        return AppendAnswer.APPROVAL_MOVED
     claim, deadline_s = action.claim, sender.profile.send_deadline_s
     if claim is None or claim.expires_at < now + timedelta(seconds=deadline_s + CLAIM_MARGIN_S):
         action.take_claim(sender.claim(action, now), "sending" if claim else "first", now)
