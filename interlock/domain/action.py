@@ -416,7 +416,10 @@ class GatedAction(BaseAggregate[UUID]):
         self._trigger(self.Ambiguous, at, code=code, words=words, evidence=evidence, checks=checks)
 
     def _trigger(self, event: type[CanMutateAggregate[UUID]], at: datetime, **fields: Any) -> None:
-        self.trigger_event(event, timestamp=at, **fields)
+        made: Any = event
+        happened = made(originator_id=self.id, originator_version=self.version + 1, timestamp=at, **fields)
+        happened.mutate(self)
+        self.pending_events.append(happened)
 
 
 LEGAL_IN: dict[Status | None, frozenset[str]] = {

@@ -227,4 +227,7 @@ class Approval(BaseAggregate[UUID]):
             self._trigger(self.Revoked, at, by=by, note=note)
 
     def _trigger(self, event: type[CanMutateAggregate[UUID]], at: datetime, **fields: Any) -> None:
-        self.trigger_event(event, timestamp=at, **fields)
+        made: Any = event
+        happened = made(originator_id=self.id, originator_version=self.version + 1, timestamp=at, **fields)
+        happened.mutate(self)
+        self.pending_events.append(happened)

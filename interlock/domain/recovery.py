@@ -222,7 +222,10 @@ def _close_key(
                 if read is not None:
                     return read
             case AlreadyUsed():
-                pass  # an earlier key: its door was closed before the next one was used
+                pass
+    if attempt < action.attempt:
+        # A new key is only ever used behind the closed door of the one before, and a closed door stays closed.
+        return _Closed(Door.HORIZON if by_horizon else Door.BURNED)
     return (yield from _wait_for_horizon(action, sender, doubt, checked, attempt, by_horizon=by_horizon))
 
 

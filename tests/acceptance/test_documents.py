@@ -15,7 +15,9 @@ from harness.standins.stripe.sdk import connect, pay
 from interlock import Receipts
 
 ROOT = Path(__file__).resolve().parents[2]
-GUIDES = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md"))
+GUIDES = sorted(
+    path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md") if "```python" in path.read_text(encoding="utf-8")
+)
 DOCUMENTS = ["README.md", *GUIDES]
 EVERY_TEXT = sorted(path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
 

@@ -52,9 +52,7 @@ def test_no_file_holds_a_path_of_somebodys_machine() -> None:
 def test_the_check_for_paths_sees_one(folder: str) -> None:
     """The check above would see such a path, in code, in prose and in an option."""
     path = f"/{folder}/someone"
-    assert all(
-        LOCAL_PATH.search(line) for line in (f'open("{path}")', f"see {path}.", f"--dir={path}", f"file://{path}")
-    )
+    assert all(LOCAL_PATH.search(line) for line in (f'open("{path}")', f"see {path}.", f"--dir={path}", f"file://{path}"))
 
 
 def test_every_locked_requirement_has_its_version_and_hashes() -> None:

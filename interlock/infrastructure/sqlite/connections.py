@@ -76,15 +76,15 @@ class Datastore(SQLiteDatastore):
 
     @contextmanager
     def get_connection(self, *, commit: bool) -> Generator[SQLiteConnection]:
-        """Lend a connection, unless the process is just being forked or the file is gone.
+        """Lend a connection, unless the process is just being forked.
 
         Raises:
             GateClosed: the datastore was closed.
-            JournalUnavailable: the file was removed or replaced. SQLite in WAL mode would go on in the unlinked one.
         """
         del commit  # every connection may write
         with self._changed:
-            self._changed.wait_for(lambda: not self._forking)
+            while self._forking:
+                self._changed.wait()
             self._users += 1
         try:
             connection = self._take()
@@ -95,16 +95,12 @@ class Datastore(SQLiteDatastore):
         finally:
             with self._changed:
                 self._users -= 1
-                self._changed.notify_all()
+                if self._forking:
+                    self._changed.notify_all()
 
     def _take(self) -> SQLiteConnection:
         if self._closed:
             raise GateClosed("the journal is closed; nothing was written or sent")
-        if _identity(self._options.path) != self._identity:
-            raise JournalUnavailable(
-                f"the file {self._options.path} was removed or replaced while it was open; nothing was written or sent for this. "
-                "Put it back, and open a new gate"
-            )
         with suppress(IndexError):
             return self._idle.pop()
         return SQLiteConnection(open_file(self._options), max_age=None)
@@ -147,7 +143,16 @@ class Datastore(SQLiteDatastore):
 
         A deferred transaction that reads first fails with "database is locked" as soon as two do it at once, whatever the busy
         time-out is: 421 of 480 saves by 8 processes, against none this way.
+
+        Raises:
+            JournalUnavailable: the file was removed or replaced. SQLite in WAL mode would go on in the unlinked one, and say
+                that it had committed.
         """
+        if _identity(self._options.path) != self._identity:
+            raise JournalUnavailable(
+                f"the file {self._options.path} was removed or replaced while it was open; nothing was written or sent for this. "
+                "Put it back, and open a new gate"
+            )
         with self.get_connection(commit=True) as connection, connection.cursor() as cursor, self._writing:
             cursor.execute("BEGIN IMMEDIATE")
             try:

@@ -1,0 +1,546 @@
+"""Bad input is an exception with nothing written and nothing sent, or a refusal with a receipt; never anything in between."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock import ExternalApproval, Gate, GateConfig, Money, Premise, Receipts, Refused
+from interlock.domain.effects import Effect
+from interlock.errors import (
+    ActionMismatch,
+    ApprovalNotUsable,
+    GateClosed,
+    InterlockError,
+    InvalidApproval,
+    InvalidConfiguration,
+    InvalidEffect,
+    InvalidInput,
+    InvalidKey,
+    InvalidPremise,
+    JournalTooNew,
+    JournalUnavailable,
+    PremiseUnreadable,
+    UnknownAction,
+    UnknownApproval,
+    UnknownTarget,
+)
+from tests.provider_world import (
+    AMOUNT,
+    BEFORE_SEND,
+    CURRENCY,
+    PROFILES,
+    START,
+    SUBJECT,
+    ObserveFault,
+    Stage,
+    Table,
+    Transfer,
+    World,
+    crashes,
+)
+
+
+def _stage(folder: Path, profile: str = "keys-lookup") -> Stage:
+    stage = Stage(folder / "journal.db", World(PROFILES[profile]))
+    stage.approve()
+    return stage
+
+
+def _everything(stage: Stage) -> list[list[Any]]:
+    """Return all that the journal holds."""
+    with sqlite3.connect(stage.path) as connection:
+        return [
+            connection.execute("SELECT * FROM stored_events ORDER BY position").fetchall(),
+            connection.execute("SELECT * FROM names ORDER BY digest").fetchall(),
+            connection.execute("SELECT * FROM receipts ORDER BY action_id").fetchall(),
+        ]
+
+
+class Untouched:
+    """Nothing is written and nothing is sent in here, and the key is not used up."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._stage = stage
+
+    def __enter__(self) -> None:
+        """Remember the journal."""
+        self._before = _everything(self._stage)
+
+    def __exit__(self, *_: object) -> None:
+        """Compare."""
+        assert _everything(self._stage) == self._before
+        assert not self._stage.world.sent
+
+
+# --- amounts and effects
+
+
+@pytest.mark.parametrize("amount", [20.0, 0, -1, True, "2000", None, 2**53])
+def test_an_amount_that_is_no_positive_integer_is_no_effect(amount: Any) -> None:
+    """A float, zero, a negative amount, a bool, a text, or more than JSON can carry exactly."""
+    with pytest.raises(InvalidEffect):
+        Money(amount, CURRENCY)
+
+
+@pytest.mark.parametrize("currency", ["USD", "us", "usdd", "", "u$d", "éur", None, 840])
+def test_a_currency_is_three_lower_case_letters(currency: Any) -> None:
+    """Anything else is refused where the amount is made."""
+    with pytest.raises(InvalidEffect):
+        Money(AMOUNT, currency)
+
+
+_FLOAT: Any = 20.0
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        Transfer(SUBJECT, _FLOAT, CURRENCY),
+        Transfer(SUBJECT, amount_minor=True, currency=CURRENCY),
+        Transfer(SUBJECT, 2**60, CURRENCY),
+        "x",
+        {"a": 1},
+    ],
+    ids=["float", "bool", "too-large", "text", "dict"],
+)
+def test_parameters_of_another_type_are_no_effect(parameters: Any, folder: Path) -> None:
+    """The codec refuses what the dataclass does not say, and what JSON could not carry exactly."""
+    with _stage(folder) as stage, Untouched(stage), pytest.raises(InvalidEffect):
+        stage.gate().fire("key", Effect("world", SUBJECT, parameters, Money(AMOUNT, CURRENCY)), approval="case-1")
+
+
+@pytest.mark.parametrize("subject", ["", "\ud800", None])
+def test_an_effect_needs_a_subject(subject: Any, folder: Path) -> None:
+    """Without one, or with one that is not text, there is nothing to act on."""
+    effect = Effect("world", subject, Transfer("x", AMOUNT, CURRENCY), Money(AMOUNT, CURRENCY))
+    with _stage(folder) as stage, Untouched(stage), pytest.raises(InvalidEffect):
+        stage.gate().fire("key", effect, approval="case-1")
+
+
+# --- keys
+
+
+@pytest.mark.parametrize("key", ["", " ", "k" * 201, "a\nb", "a\x00b", "\ud800", "\u200b", None, 7, b"key"])
+def test_a_key_is_one_to_two_hundred_printable_characters(key: Any, folder: Path) -> None:
+    """Anything else is refused, wherever a key is given."""
+    with _stage(folder) as stage, Untouched(stage):
+        gate, effect = stage.gate(), stage.world.transfer()
+        with pytest.raises(InvalidKey):
+            gate.fire(key, effect, approval="case-1")
+        with pytest.raises(InvalidKey):
+            gate.propose(key, effect, approval="case-1")
+        if key is not None:
+            with pytest.raises(InvalidKey):
+                gate.fire("key", effect, approval="case-1", supersedes=key)
+        approval_id: Any = key
+        with pytest.raises(InterlockError):
+            gate.approve(approval_id, by="user:1", expires_in_s=60)
+
+
+@pytest.mark.parametrize("key", ["k" * 200, "ключ-1", "a b"])
+def test_two_hundred_characters_of_any_script_are_a_key(key: str, folder: Path) -> None:
+    """The limit counts characters."""
+    with _stage(folder) as stage:
+        assert stage.gate().fire(key, stage.world.transfer(), approval="case-1").key == key
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"amount_minor": AMOUNT - 1},
+        {"currency": "eur"},
+        {"subject": "acct_2"},
+    ],
+)
+def test_another_effect_under_a_used_key_is_a_mismatch(other: dict[str, Any], folder: Path) -> None:
+    """The recorded action is unchanged, and the error names both fingerprints."""
+    with _stage(folder) as stage:
+        gate = stage.gate()
+        gate.fire("key", stage.world.transfer(), approval="case-1")
+        before = _everything(stage)
+        with pytest.raises(ActionMismatch) as caught:
+            gate.fire("key", stage.world.transfer(**other), approval="case-1")
+        assert caught.value.recorded_fingerprint != caught.value.given_fingerprint
+        assert _everything(stage) == before
+        assert len(stage.world.sent) == 1
+
+
+def test_the_same_parameters_with_another_amount_are_another_effect(folder: Path) -> None:
+    """What the approval has to cover is part of the effect."""
+    with _stage(folder) as stage:
+        gate, effect = stage.gate(), stage.world.transfer()
+        gate.fire("key", effect, approval="case-1")
+        with pytest.raises(ActionMismatch):
+            gate.fire("key", replace(effect, money=Money(1, CURRENCY)), approval="case-1")
+
+
+# --- approvals
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"cap_minor": AMOUNT, "currency": "eur"},
+        {"cap_minor": AMOUNT - 1, "currency": CURRENCY},
+        {"cap_minor": None, "currency": None},
+    ],
+    ids=["currency", "too-small", "no-money"],
+)
+def test_an_approval_that_can_never_cover_the_effect_is_not_usable(terms: dict[str, Any], folder: Path) -> None:
+    """Nothing is written, and the key works later under an approval that covers it."""
+    with _stage(folder) as stage:
+        stage.approve("other", **terms)
+        gate = stage.gate()
+        with Untouched(stage), pytest.raises(ApprovalNotUsable):
+            gate.fire("key", stage.world.transfer(), approval="other")
+        with Untouched(stage), pytest.raises(ApprovalNotUsable):
+            gate.propose("key", stage.world.transfer(), approval="other")
+        assert gate.fire("key", stage.world.transfer(), approval="case-1").receipt.status == "COMMITTED"
+
+
+def test_an_approval_for_another_effect_is_not_usable(folder: Path) -> None:
+    """An approval that was given for one effect covers no other one."""
+    with _stage(folder) as stage:
+        gate = stage.gate()
+        gate.approve("bound", by="user:1", expires_in_s=60, cap_minor=AMOUNT, currency=CURRENCY, effect=stage.world.transfer())
+        with Untouched(stage), pytest.raises(ApprovalNotUsable):
+            gate.fire("key", stage.world.transfer(AMOUNT - 1), approval="bound")
+        assert gate.fire("key", stage.world.transfer(), approval="bound").receipt.status == "COMMITTED"
+
+
+@pytest.mark.parametrize("approval", ["nobody-gave-it", ExternalApproval("table", "nobody-gave-it")])
+def test_an_approval_that_is_missing_is_not_usable(approval: str | ExternalApproval, folder: Path) -> None:
+    """Whether it should be in the journal or in a table elsewhere."""
+    with _stage(folder) as stage:
+        stage.sources["table"] = Table()
+        with Untouched(stage), pytest.raises(ApprovalNotUsable):
+            stage.gate().fire("key", stage.world.transfer(), approval=approval)
+
+
+def test_an_approval_source_that_is_not_registered_is_an_error(folder: Path) -> None:
+    """Before anything is written."""
+    with _stage(folder) as stage, Untouched(stage), pytest.raises(InvalidInput):
+        stage.gate().fire("key", stage.world.transfer(), approval=ExternalApproval("nowhere", "1"))
+
+
+def test_an_approval_source_that_is_down_is_unreadable(folder: Path) -> None:
+    """That is neither a yes nor a no: nothing is written, and the key is not used up."""
+    with _stage(folder) as stage:
+        table = stage.sources["table"] = Table()
+        table.down = True
+        table.grant("row-1", until=stage.world.clock.now() + timedelta(hours=1))
+        gate = stage.gate()
+        with Untouched(stage), pytest.raises(PremiseUnreadable):
+            gate.fire("key", stage.world.transfer(), approval=ExternalApproval("table", "row-1"))
+        table.down = False
+        fired = gate.fire("key", stage.world.transfer(), approval=ExternalApproval("table", "row-1"))
+        assert fired.receipt.status == "COMMITTED"
+
+
+@pytest.mark.parametrize("how", ["revoked", "expired", "used_up", "no_room"])
+def test_an_approval_that_no_longer_stands_refuses_with_a_receipt(how: str, folder: Path) -> None:
+    """Revoked, expired or used up is a fact about the world and not a mistake of the caller."""
+    with _stage(folder) as stage:
+        stage.approve("spoiled", expires_in_s=60, uses=2 if how == "no_room" else 1)
+        gate = stage.gate()
+        if how == "revoked":
+            stage.revoke()
+        elif how == "expired":
+            stage.world.advance(60)
+        else:
+            gate.fire("other", stage.world.transfer(), approval="spoiled")
+        sent = len(stage.world.sent)
+        outcome = gate.fire("key", stage.world.transfer(), approval="spoiled")
+        assert isinstance(outcome, Refused)
+        assert outcome.receipt.refusal is not None
+        assert outcome.receipt.refusal.code == f"approval_{'used_up' if how == 'no_room' else how}"
+        assert outcome.receipt.refusal.door == "nothing-sent"
+        assert not outcome.receipt.refusal.at_recovery
+        assert outcome.receipt.authorized_when_fired is None
+        assert gate.fire("key", stage.world.transfer(), approval="spoiled") == outcome
+        assert len(stage.world.sent) == sent
+
+
+@pytest.mark.parametrize(
+    "terms",
+    [
+        {"cap_minor": -1},
+        {"cap_minor": 0},
+        {"cap_minor": 20.0},
+        {"currency": "USD"},
+        {"currency": None},
+        {"cap_minor": None},
+        {"expires_in_s": 0},
+        {"expires_in_s": -1},
+        {"expires_in_s": 60.0},
+        {"expires_in_s": True},
+        {"expires_in_s": 10**15},
+        {"uses": 0},
+        {"uses": 1.5},
+        {"uses": True},
+        {"by": ""},
+        {"by": "x" * 201},
+        {"by": "a\nb"},
+        {"by": 17},
+    ],
+    ids=str,
+)
+def test_terms_that_are_malformed_grant_nothing(terms: dict[str, Any], folder: Path) -> None:
+    """Each is an error of input, and nothing is written."""
+    given = {"by": "user:1", "expires_in_s": 60, "cap_minor": AMOUNT, "currency": CURRENCY, **terms}
+    with _stage(folder) as stage, Untouched(stage):
+        gate = stage.gate()
+        with pytest.raises(InvalidInput):
+            gate.approve("malformed", **given)
+        with pytest.raises(UnknownApproval):
+            gate.approval("malformed")
+
+
+def test_an_unknown_approval_can_be_neither_read_nor_revoked(folder: Path) -> None:
+    """Nothing is written for it."""
+    with _stage(folder) as stage, Untouched(stage):
+        gate = stage.gate()
+        acts: list[Callable[[], object]] = [lambda: gate.approval("nobody"), lambda: gate.revoke("nobody", by="user:1")]
+        for act in acts:
+            with pytest.raises(UnknownApproval):
+                act()
+
+
+# --- targets, premises, decisions
+
+
+def test_a_target_that_is_not_registered_is_an_error(folder: Path) -> None:
+    """For the effect and for a premise, before anything is written."""
+    with _stage(folder) as stage, Untouched(stage):
+        gate, stranger = stage.gate(), World(PROFILES["keys"], "stranger")
+        with pytest.raises(UnknownTarget):
+            gate.fire("key", stranger.transfer(), approval="case-1")
+        with pytest.raises(UnknownTarget):
+            gate.fire("key", stage.world.transfer(), approval="case-1", premises=[stranger.observe(SUBJECT)])
+        with pytest.raises(UnknownTarget):
+            gate.approve("bound", by="user:1", expires_in_s=60, effect=stranger.transfer())
+
+
+def test_a_policy_that_is_not_registered_is_an_error(folder: Path) -> None:
+    """Before anything is written."""
+    with _stage(folder) as stage, Untouched(stage):
+        gate, premise = stage.gate(), replace(stage.world.observe(SUBJECT), policy="nobody-registered-it")
+        with pytest.raises(InvalidPremise):
+            gate.fire("key", stage.world.transfer(), approval="case-1", premises=[premise])
+
+
+@pytest.mark.parametrize("fault", list(ObserveFault))
+def test_a_premise_that_cannot_be_read_uses_no_key_up(fault: ObserveFault, folder: Path) -> None:
+    """Nothing is written, and firing again works once it can be read."""
+    with _stage(folder) as stage:
+        premise, gate = stage.world.observe(SUBJECT), stage.gate()
+        stage.world.observe_faults = [fault]
+        with Untouched(stage), pytest.raises(PremiseUnreadable):
+            gate.fire("key", stage.world.transfer(), approval="case-1", premises=[premise])
+        fired = gate.fire("key", stage.world.transfer(), approval="case-1", premises=[premise])
+        assert fired.receipt.status == "COMMITTED"
+
+
+@pytest.mark.parametrize("facts", ["", "not json", "NaN,"])
+def test_a_premise_is_made_of_json(facts: str, folder: Path) -> None:
+    """Text that is none is refused where the premise is made."""
+    with _stage(folder) as stage, pytest.raises(InvalidPremise):
+        replace(stage.world.observe(SUBJECT), facts_json=facts)
+
+
+@pytest.mark.parametrize("value", [1.5, [1], {"a": 1}, 2**60, "\ud800"])
+def test_an_expectation_is_a_scalar(value: Any, folder: Path) -> None:
+    """A float or a container can't be compared exactly."""
+    with _stage(folder) as stage, pytest.raises(InvalidPremise):
+        stage.world.observe(SUBJECT).expect(state=value)
+
+
+def test_a_fact_that_was_wrong_from_the_start_does_not_pass_for_unchanged(folder: Path) -> None:
+    """An expectation that the reading does not meet refuses, although nothing changed."""
+    with _stage(folder) as stage:
+        stage.world.state = "frozen"
+        premise = stage.world.observe(SUBJECT).expect(state="open")
+        outcome = stage.gate().fire("key", stage.world.transfer(), approval="case-1", premises=[premise])
+        assert outcome.receipt.refusal is not None
+        assert outcome.receipt.refusal.code == "premise_unexpected"
+        assert "frozen" in outcome.receipt.refusal.words
+        assert not stage.world.sent
+
+
+@pytest.mark.parametrize("decision", [{"a": b"bytes"}, {"a": float("nan")}, {"a": "\ud800"}, {"a": {1, 2}}], ids=repr)
+def test_a_decision_is_made_of_json_values(decision: dict[str, Any], folder: Path) -> None:
+    """Anything else could not be written down."""
+    with _stage(folder) as stage, Untouched(stage), pytest.raises(InvalidInput):
+        stage.gate().fire("key", stage.world.transfer(), approval="case-1", decision=decision)
+
+
+def test_what_a_model_says_is_kept_as_one_opaque_text(folder: Path) -> None:
+    """A decision that looks like an instruction to a decoder is read back as it was."""
+    decision = {"_type_": "datetime_iso", "_data_": "2026-01-01", "words": "refund 'em", "é": [1, {"n": None}]}
+    with _stage(folder) as stage:
+        stage.gate().fire("key", stage.world.transfer(), approval="case-1", decision=decision)
+        text = stage.gate().receipt("key").decision_json
+        assert text is not None
+        assert json.loads(text) == decision
+
+
+# --- resolving, reading
+
+
+def test_an_unknown_key_can_be_neither_read_nor_worked_on(folder: Path) -> None:
+    """Each way of asking says that there is no such action."""
+    with _stage(folder) as stage, Untouched(stage):
+        gate = stage.gate()
+        asks: list[Callable[[str], object]] = [gate.receipt, gate.verify, gate.recover, gate.reconcile]
+        for ask in asks:
+            with pytest.raises(UnknownAction):
+                ask("nobody-fired-it")
+        with pytest.raises(UnknownAction):
+            gate.resolve("nobody-fired-it", happened=True, by="user:1", note="")
+
+
+@pytest.mark.parametrize(
+    "conditions",
+    [{"status": "DONE"}, {"limit": 0}, {"limit": 501}, {"after": "x"}, {"since": START.replace(tzinfo=None)}],
+    ids=str,
+)
+def test_a_page_is_asked_for_in_words_that_mean_something(conditions: dict[str, Any], folder: Path) -> None:
+    """An unknown status, a limit out of range, a cursor that no page gave, a time without a zone."""
+    with _stage(folder) as stage, pytest.raises(InvalidInput):
+        stage.gate().receipts(**conditions)
+
+
+# --- configuration and journals
+
+
+def test_a_send_deadline_stands_five_seconds_inside_the_claim(folder: Path) -> None:
+    """A claim that could run out under a send is refused when the gate is opened."""
+    world = World(replace(PROFILES["keys"], send_deadline_s=35.1))
+    with pytest.raises(InvalidConfiguration, match="time to live"):
+        Gate.open(f"sqlite:///{folder}/j.db", targets=[world], config=GateConfig(claim_ttl_s=40))
+    assert not list(folder.iterdir())
+    Gate.open(f"sqlite:///{folder}/j.db", targets=[world], config=GateConfig(claim_ttl_s=40.2)).close()
+
+
+def test_two_targets_of_one_name_are_refused(folder: Path) -> None:
+    """Recovery would not know which one to ask."""
+    worlds = [World(PROFILES["keys"]), World(PROFILES["lookup"])]
+    with pytest.raises(InvalidConfiguration, match="same name"):
+        Gate.open(f"sqlite:///{folder}/j.db", targets=worlds)
+    assert not list(folder.iterdir())
+
+
+@pytest.mark.parametrize("figure", ["claim_ttl_s", "sends_per_pass", "recover_batch", "recover_every_s"])
+def test_a_figure_is_positive(figure: str) -> None:
+    """Zero and less are no configuration."""
+    for value in (0, -1):
+        with pytest.raises(InvalidConfiguration):
+            GateConfig(**{figure: value})
+
+
+@pytest.mark.parametrize("url", ["", "journal.db", "sqlite:///", "sqlite://host/x.db", "mysql:///x", "sqlite:///x.db?y=1"])
+def test_a_url_that_names_no_journal_is_refused(url: str) -> None:
+    """Nothing is made."""
+    with pytest.raises(InvalidConfiguration):
+        Gate.open(url)
+
+
+def test_a_journal_of_a_newer_version_is_left_alone(folder: Path) -> None:
+    """It is neither read nor written, not even its mode."""
+    with _stage(folder) as stage:
+        stage.actor().fire()
+    with sqlite3.connect(stage.path) as connection:
+        connection.execute("PRAGMA user_version = 999")
+    before = stage.path.read_bytes()
+    for opens in (Gate.open, Receipts.open):
+        with pytest.raises(JournalTooNew):
+            opens(stage.url)
+    assert stage.path.read_bytes() == before
+
+
+@pytest.mark.parametrize("version", [0, 1, 7])
+def test_an_sqlite_file_of_something_else_is_left_alone(version: int, folder: Path) -> None:
+    """Not a byte of it is changed."""
+    path = folder / "theirs.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE theirs (x)")
+        connection.execute(f"PRAGMA user_version = {version}")
+    before = path.read_bytes()
+    with pytest.raises(InvalidConfiguration, match="something else"):
+        Gate.open(f"sqlite:///{path}")
+    assert path.read_bytes() == before
+    assert sorted(p.name for p in folder.iterdir()) == ["theirs.db"]
+
+
+def test_a_file_that_is_no_database_is_left_alone(folder: Path) -> None:
+    """Not a byte of it is changed."""
+    path = folder / "letter.txt"
+    path.write_text("Dear Sir or Madam, " * 100)
+    before = path.read_bytes()
+    with pytest.raises((JournalUnavailable, InvalidConfiguration)):
+        Gate.open(f"sqlite:///{path}")
+    assert path.read_bytes() == before
+
+
+def test_a_folder_that_cannot_be_made_or_found_is_an_error(folder: Path) -> None:
+    """For the journal, and for the locks beside it; the next gate can be opened once the way is free."""
+    with pytest.raises(JournalUnavailable):
+        Gate.open(f"sqlite:///{folder}/nowhere/j.db")
+    blocker = folder / "j.db-holders"
+    blocker.write_text("in the way")
+    with pytest.raises(JournalUnavailable):
+        Gate.open(f"sqlite:///{folder}/j.db")
+    blocker.unlink()
+    Gate.open(f"sqlite:///{folder}/j.db").close()
+
+
+def test_reading_makes_no_journal(folder: Path) -> None:
+    """A reader of a journal that is not there is told so."""
+    with pytest.raises(InvalidConfiguration):
+        Receipts.open(f"sqlite:///{folder}/j.db")
+    assert not list(folder.iterdir())
+
+
+def test_a_closed_gate_does_nothing(folder: Path) -> None:
+    """Every method says so, and nothing is written or sent; closing twice is no error."""
+    with _stage(folder) as stage:
+        actor = stage.actor()
+        assert crashes(actor.fire, BEFORE_SEND)
+        gate = actor.gate
+        gate.close()
+        gate.close()
+        with Untouched(stage):
+            acts: list[Callable[[], object]] = [
+                lambda: gate.fire("key", stage.world.transfer(), approval="case-1"),
+                lambda: gate.propose("key", stage.world.transfer(), approval="case-1"),
+                lambda: gate.approve("x", by="user:1", expires_in_s=60),
+                lambda: gate.revoke("case-1", by="user:1"),
+                lambda: gate.approval("case-1"),
+                gate.recover,
+                gate.reconcile,
+                lambda: gate.resolve(actor.key, happened=True, by="user:1", note=""),
+                lambda: gate.receipt(actor.key),
+                gate.receipts,
+                gate.attention,
+                gate.verify,
+            ]
+            for act in acts:
+                with pytest.raises(GateClosed):
+                    act()
+
+
+def test_an_error_of_input_is_a_value_error_and_one_of_ours() -> None:
+    """A host may catch the tree's root, or what Python calls it."""
+    assert issubclass(InvalidInput, InterlockError)
+    assert issubclass(InvalidInput, ValueError)
+    assert issubclass(InvalidApproval, InvalidInput)
+    assert not issubclass(PremiseUnreadable, InvalidInput)
+    assert Premise.__module__ == "interlock.domain.premises"

@@ -1,0 +1,87 @@
+"""Threads that share one gate."""
+
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from interlock import Gate
+from tests.integration.processes import AMOUNT_MINOR, WRITE, Kind, World, do_at, nowhere
+
+THREADS = 16
+
+
+def fire_all(gate: Gate, world: World, keys: list[str], approval: str) -> list[str]:
+    """Fire each key on a thread of its own, all at once, and return the names of the outcomes."""
+    ready = threading.Barrier(len(keys))
+
+    def fire(key: str) -> str:
+        ready.wait()
+        return type(gate.fire(key, world.payout(key), approval=approval)).__name__
+
+    with ThreadPoolExecutor(len(keys)) as pool:
+        return list(pool.map(fire, keys))
+
+
+def test_same_key_is_sent_once(tmp_path: Path) -> None:
+    """Of 16 threads that fire the same key one sends; the others hear InFlight or its outcome."""
+    world = World(tmp_path, Kind.NO_KEYS)
+    world.approve("shared")
+    with world.gate() as gate:
+        outcomes = Counter(fire_all(gate, world, ["one"] * THREADS, "shared"))
+        assert outcomes["Committed"] >= 1
+        assert outcomes["Committed"] + outcomes["InFlight"] == THREADS
+        assert gate.verify().valid
+    assert len(world.effects()) == 1
+
+
+@pytest.mark.parametrize("kind", [Kind.BURNING, Kind.NO_KEYS, Kind.FUNCTION])
+def test_others_are_in_flight_while_one_sends(tmp_path: Path, kind: Kind) -> None:
+    """While one thread is in the middle of its send, the others neither send nor take it for dead; nor does `recover`."""
+    world = World(tmp_path, kind)
+    world.approve("shared")
+    sending, go_on, senders = threading.Event(), threading.Event(), []
+
+    def wait() -> None:
+        senders.append(threading.get_ident())
+        sending.set()
+        if len(senders) == 1:
+            go_on.wait()
+
+    with world.gate(do_at(WRITE, wait)) as gate, ThreadPoolExecutor(1) as pool:
+        first = pool.submit(gate.fire, "one", world.payout("one"), approval="shared")
+        sending.wait()
+        assert fire_all(gate, world, ["one"] * (THREADS - 1), "shared") == ["InFlight"] * (THREADS - 1)
+        (outcome,) = gate.recover().outcomes
+        assert (type(outcome).__name__, getattr(outcome, "reason", None)) == ("InFlight", "held")
+        assert len(gate.receipt("one").timeline) == 3, "nobody else has written to it"
+        assert world.effects() == []
+        go_on.set()
+        assert type(first.result()).__name__ == "Committed"
+    assert len(world.effects()) == len(senders) == 1
+
+
+def test_different_keys_all_commit(tmp_path: Path) -> None:
+    """Sixteen threads with keys of their own all commit under one approval, and spend it exactly."""
+    world = World(tmp_path)
+    world.approve("shared", uses=THREADS, cap_minor=THREADS * AMOUNT_MINOR)
+    keys = [f"key-{n}" for n in range(THREADS)]
+    with world.gate() as gate:
+        assert fire_all(gate, world, keys, "shared") == ["Committed"] * THREADS
+        assert gate.approval("shared").remaining_minor == 0
+        assert gate.verify().valid
+        assert gate.recover().outcomes == ()
+    assert sorted(line["case"] for line in world.effects()) == sorted(keys)
+
+
+def test_cap_holds_between_threads(tmp_path: Path) -> None:
+    """Sixteen threads under an approval whose cap covers three: three send, the rest are refused."""
+    world = World(tmp_path)
+    world.approve("shared", uses=THREADS, cap_minor=3 * AMOUNT_MINOR)
+    with world.gate(nowhere) as gate:
+        outcomes = Counter(fire_all(gate, world, [f"key-{n}" for n in range(THREADS)], "shared"))
+        assert gate.verify().valid
+    assert outcomes == {"Committed": 3, "Refused": THREADS - 3}
+    assert len(world.effects()) == 3
