@@ -95,8 +95,7 @@ class Datastore(SQLiteDatastore):
         finally:
             with self._changed:
                 self._users -= 1
-                if self._forking:
-                    self._changed.notify_all()
+                self._changed.notify_all()
 
     def _take(self) -> SQLiteConnection:
         if self._closed:
