@@ -62,7 +62,7 @@ def test_client_imports_the_standard_library_only() -> None:
         "import sys; import harness.standins.stripe.client, harness.standins.stripe.ledger;"
         "print([name for name in sys.modules if 'site-packages' in (getattr(sys.modules[name], '__file__', '') or '')])"
     )
-    found = subprocess.run([sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {program}"],
+    found = subprocess.run([sys.executable, "-I", "-S", "-c", f"import sys; sys.path.insert(0, {str(ROOT)!r}); {program}"],
                            check=True, capture_output=True, text=True, timeout=30)  # fmt: skip
     assert found.stdout.strip() == "[]"
 
