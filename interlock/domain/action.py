@@ -50,7 +50,7 @@ class Door(StrEnum):
     """What made an absence final."""
 
     NOTHING_SENT = "nothing-sent"
-    """No request for this action ever left."""
+    """No request under its last key ever left, and the doors of the keys before are closed."""
     ANSWERED = "answered"
     """The provider's definite no answered the very request that was in doubt."""
     BURNED = "burned"
