@@ -147,16 +147,24 @@ def _look(action: GatedAction, sender: Sender) -> Protocol[Found | CannotTell | 
     return answer if isinstance(answer, Found | CannotTell) else Sight.ABSENT
 
 
-def _behind_closed_door(action: GatedAction, sender: Sender, doubt: Doubt, checked: Checked, row: Row) -> Protocol[Step]:
-    """Close the door, look again (rule 2), and then refuse, or send under a new key."""
-    closed = yield from _close_door(action, sender, doubt, checked, by_horizon=row.by_horizon)
-    if not isinstance(closed, _Closed):
-        return closed
+def _look_again(action: GatedAction, sender: Sender, doubt: Doubt, checked: Checked) -> Protocol[Step | None]:
+    """Ask the lookup that counts: the one after nothing can land any more (rule 2). None: it is not there."""
     seen = yield from _look(action, sender)
     if isinstance(seen, CannotTell):
         return (yield from pend(action, sender, doubt, PendingReason.SETTLING, f"the lookup failed: {seen.why}"))
     if isinstance(seen, Found):
         return (yield from record_done(action, seen.evidence, Via.RECOVERY_QUERY, checked.checks))
+    return None
+
+
+def _behind_closed_door(action: GatedAction, sender: Sender, doubt: Doubt, checked: Checked, row: Row) -> Protocol[Step]:
+    """Close the door, look again (rule 2), and then refuse, or send under a new key."""
+    closed = yield from _close_door(action, sender, doubt, checked, by_horizon=row.by_horizon)
+    if not isinstance(closed, _Closed):
+        return closed
+    found = yield from _look_again(action, sender, doubt, checked)
+    if found is not None:
+        return found
     if not row.refuses:
         # I4: the facts may have changed while the door was being closed.
         checked = yield from check(action.id, action.intent)
@@ -242,6 +250,9 @@ def _wait_for_horizon(
         return (yield from pend(action, sender, doubt, PendingReason.SETTLING, words, horizon))
     if sender.profile.may_roll_forward_unbounded:
         # Today's profile counts, and not the one recorded at the send: a corrected figure is better knowledge.
+        found = yield from _look_again(action, sender, doubt, checked)
+        if found is not None:
+            return found
         words = "the provider may still carry a stored failure to its end, and does not say for how long"
         return (yield from record_ambiguity(action, "may_roll_forward", words, checked.checks))
     return _Closed(Door.HORIZON)
