@@ -10,7 +10,7 @@ WORKERS ?= 2
 TESTS ?= tests
 ARGS ?=
 
-.PHONY: help demo test lint format bench long audit provider-check lock clean
+.PHONY: help demo test lint format bench long crash-test sabotage audit provider-check lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-24s %s\n", $$1, $$2}'
@@ -37,6 +37,13 @@ bench: $(READY) ## Measure the cost of the gate; exits non-zero above its bounds
 
 long: $(READY) ## Run the tests that take minutes
 	$(BIN)/python -m pytest $(TESTS) -q -m long $(ARGS)
+
+SCHEDULES ?= 20000
+crash-test: $(READY) ## Play random crash schedules over every profile
+	$(BIN)/python -m harness.crash_test --schedules $(SCHEDULES) $(ARGS)
+
+sabotage: $(READY) ## Break each invariant and rule on purpose, in a copy, and see that a test goes red
+	$(BIN)/python -m harness.sabotage $(ARGS)
 
 audit: $(READY) ## Read the results and the provider's ledger again, independently
 	$(BIN)/python -m harness.audit $(ARGS)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import secrets
+import typing
+from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -14,6 +17,8 @@ from eventsourcing.utils import TopicError, get_topic, resolve_topic
 from interlock.errors import EventNotStorable, JournalCorrupt
 
 _SALT = "_salt"
+_BESIDE = ("originator_id", "originator_version")
+"""What is stored beside an event's state, in columns of their own."""
 
 
 class EventMapper(Mapper[UUID]):
@@ -52,12 +57,12 @@ class EventMapper(Mapper[UUID]):
         """
         try:
             event_class = resolve_topic(stored_event.topic)
-            state: dict[str, Any] = msgspec.json.decode(stored_event.state)
-            state.pop(_SALT)
-            _upcast(event_class, state)
-            state["originator_id"] = stored_event.originator_id
-            state["originator_version"] = stored_event.originator_version
-            event: DomainEventProtocol[UUID] = msgspec.convert(state, event_class)
+            fields = msgspec.structs.asdict(_decoder(event_class).decode(_upcast(event_class, stored_event.state)))
+            del fields[_SALT]
+            event: DomainEventProtocol[UUID] = event_class.__new__(event_class)
+            vars(event).update(
+                fields, originator_id=stored_event.originator_id, originator_version=stored_event.originator_version
+            )
         except (TopicError, msgspec.MsgspecError, KeyError, TypeError, AttributeError, ValueError) as error:
             raise JournalCorrupt(
                 f"event {stored_event.originator_version} of {stored_event.originator_id} ({stored_event.topic}) can't be read: "
@@ -66,7 +71,21 @@ class EventMapper(Mapper[UUID]):
         return event
 
 
-def _upcast(event_class: Any, state: dict[str, Any]) -> None:
-    stored_version = state.pop("class_version", 1)
-    for version in range(stored_version, getattr(event_class, "class_version", 1)):
-        getattr(event_class, f"upcast_v{version}_v{version + 1}")(state)
+@cache
+def _decoder(event_class: type) -> msgspec.json.Decoder[Any]:
+    """Return what decodes the state of events of a class, and refuses a value of another type."""
+    hints = typing.get_type_hints(event_class)
+    stored = [field.name for field in dataclasses.fields(event_class) if field.name not in _BESIDE]
+    shape = msgspec.defstruct(event_class.__name__, [(name, hints[name]) for name in stored] + [(_SALT, str)])
+    return msgspec.json.Decoder(shape)
+
+
+def _upcast(event_class: type, state: bytes) -> bytes:
+    """Return the state as the class has it now; the stored bytes stay as they were hashed."""
+    class_version = getattr(event_class, "class_version", 1)
+    if class_version == 1:
+        return state
+    fields: dict[str, Any] = msgspec.json.decode(state)
+    for version in range(fields.pop("class_version", 1), class_version):
+        getattr(event_class, f"upcast_v{version}_v{version + 1}")(fields)
+    return msgspec.json.encode(fields)

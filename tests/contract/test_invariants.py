@@ -21,6 +21,7 @@ from tests.provider_world import (
     AMOUNT,
     BEFORE_SEND,
     DAY_S,
+    HOUR_S,
     PROFILES,
     SUBJECT,
     Actor,
@@ -587,3 +588,71 @@ def test_i10_an_action_that_died_before_its_end_says_that_nothing_is_known(folde
         claimer = stage.actor("later")
         assert crashes(claimer.recover, CrashAt(requests.Append, When.AFTER))
         assert stage.gate().receipt("later").happened == "no"
+
+
+def test_i1_the_journal_commits_to_the_disk(folder: Path) -> None:
+    """Every connection waits for the disk: a commit that a power cut can undo would let a second send through."""
+    with SQLiteJournal(f"sqlite:///{folder}/journal.db") as journal, journal._store.reading() as cursor:
+        assert cursor.execute("PRAGMA synchronous").fetchone()[0] == 2
+
+
+def test_i3_nothing_is_sent_under_an_approval_that_expired_while_its_sender_was_paused(folder: Path) -> None:
+    """A pause before any request of fire, past the expiry: not sent up to the send itself, and committed after it."""
+    with _stage(folder, "keys") as stage:
+        stage.approve("whole")
+        whole = stage.actor("whole", "whole")
+        whole.fire()
+        send = whole.kinds().index("Send")
+        for index in range(len(whole.trace)):
+            stage.approve(f"expiring-{index}", expires_in_s=100)
+            actor = stage.actor(f"paused-at-{index}", f"expiring-{index}")
+            actor.fire(interpose=_at(index, lambda: stage.world.advance(100)))
+            wanted = ("REFUSED", 0) if index <= send else ("COMMITTED", 1)
+            assert (to_the_end(actor).receipt.status, len(stage.world.sends_of(actor.action().id))) == wanted, index
+
+
+def test_i4_premises_are_read_again_behind_the_closed_door(folder: Path) -> None:
+    """What changes while the door is being closed keeps a new key from being used."""
+    with _stage(folder, "lookup") as stage:
+        premise = stage.world.observe(SUBJECT)
+        in_doubt(stage, premises=(premise,))
+        stage.world.advance(HOUR_S)
+        actor = stage.actor(premises=(premise,))
+        closes = once(requests.LookUp, lambda: setattr(stage.world, "state", "closed"), nth=2)
+        receipt = actor.recover(interpose=closes).receipt
+        assert receipt.refusal is not None
+        assert (receipt.refusal.code, receipt.refusal.door) == ("premise_conflicting", "horizon")
+        assert not stage.world.sent
+
+
+def test_i8_an_event_of_somebody_else_is_not_read_back_as_our_own(folder: Path) -> None:
+    """The second commit fails, and a revocation stands where its last event would: it was sent, and is not recorded."""
+    with _stage(folder, "lookup") as stage, SQLiteJournal(stage.url) as journal:
+        actor = stage.actor()
+        actor.gate._driver.journal.close()
+        actor.gate._driver.journal = journal
+        recorder: Any = journal._app.recorder
+        insert = recorder.insert_events
+
+        def fails(*_: Any, **__: Any) -> None:
+            recorder.insert_events = insert
+            stage.revoke()
+            raise sqlite3.OperationalError("disk I/O error")
+
+        with pytest.raises(OutcomeNotRecorded):
+            actor.fire(interpose=once(requests.Append, lambda: setattr(recorder, "insert_events", fails), nth=2))
+        assert actor.action().status == "DISPATCHED"
+        assert actor.fire().receipt.via == "recovery-query"
+        assert len(stage.world.sent) == 1
+
+
+@pytest.mark.parametrize("profile", ["lookup", "keys-lookup"])
+def test_i6_a_send_after_one_that_was_not_sent_is_in_doubt_like_any_other(profile: str, folder: Path) -> None:
+    """That nothing was sent is written down before the next try, and holds for that next try no more."""
+    with _stage(folder, profile) as stage:
+        stage.world.send_faults = [SendFault.RATE_LIMITED]
+        in_doubt(stage, CrashAt(requests.Send, When.AFTER, nth=2))
+        receipt = stage.actor().recover().receipt
+        assert receipt.via == "recovery-query"
+        assert len(stage.world.ledger) == 1
+        assert len(stage.world.sent) == 2

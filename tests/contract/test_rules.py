@@ -495,3 +495,15 @@ def test_a_request_in_progress_is_waited_for(folder: Path) -> None:
 def _reason(outcome: Outcome) -> str | None:
     reason = getattr(outcome, "reason", None)
     return str(reason) if reason is not None else None
+
+
+def test_rule_7_the_recorded_horizon_counts_from_the_deadline(folder: Path) -> None:
+    """A person's no a second before the late landing is not taken, and the landing is what happened."""
+    with _stage(folder, "nothing-known-to-end") as stage:
+        in_doubt(stage, LATE_SEND)
+        actor = stage.actor()
+        assert actor.recover().receipt.status == "AMBIGUOUS"
+        profile = stage.world.profile
+        stage.world.advance(profile.send_deadline_s + profile.kernel_s + profile.settle_s - 2)
+        with pytest.raises(NotResolvable, match="may still land"):
+            actor.gate.resolve(actor.key, happened=False, by="user:1", note="nothing there")
