@@ -1,0 +1,135 @@
+"""Runs the crash test over every profile of the simulated provider, in as many processes as there are processors.
+
+python -m harness.crash_test --schedules 200000
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from interlock.domain.profiles import CapabilityProfile
+from interlock.testing import PROFILES, CrashTest, CrashTestFailure, Report, SimulatedProvider, SimulatedTarget
+
+BATCH = 250
+"""How many schedules a process plays before it reports."""
+
+_BAR = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Some schedules of one profile."""
+
+    profile: str
+    seed: int
+    schedules: int
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What became of a batch: its counts, or what it found."""
+
+    batch: Batch
+    report: Report
+    failure: str | None = None
+
+
+def simulated(profile: CapabilityProfile) -> CrashTest[SimulatedProvider, SimulatedTarget]:
+    """Return the crash test of a provider with this profile."""
+    return CrashTest(
+        world=lambda clock: SimulatedProvider(clock, profile),
+        target=SimulatedTarget,
+        effect=lambda _provider, target: target.transfer(2000),
+        other_effect=lambda _provider, target: target.transfer(1999),
+    )
+
+
+def play(batch: Batch) -> Played:
+    """Play a batch."""
+    try:
+        return Played(batch, simulated(PROFILES[batch.profile]).run(batch.schedules, seed=batch.seed))
+    except CrashTestFailure as failure:
+        return Played(batch, Report(), str(failure))
+
+
+def batches(schedules: int, seed: int) -> list[Batch]:
+    """Share the schedules out among the profiles, so that all of them come up early."""
+    each, more = divmod(schedules, len(PROFILES))
+    wanted = {name: each + (number < more) for number, name in enumerate(PROFILES)}
+    return [
+        Batch(name, seed + done, min(BATCH, count - done))
+        for done in range(0, each + 1, BATCH)
+        for name, count in wanted.items()
+        if done < count
+    ]
+
+
+def run(schedules: int, seed: int, processes: int) -> tuple[dict[str, Report], list[Played]]:
+    """Play everything, with a progress bar on a terminal's standard error; return the counts by profile, and what was found."""
+    reports = {name: Report() for name in PROFILES}
+    found: list[Played] = []
+    started_s = time.monotonic()
+    with ProcessPoolExecutor(processes) as pool:
+        for one in as_completed([pool.submit(play, batch) for batch in batches(schedules, seed)]):
+            played = one.result()
+            reports[played.batch.profile].merge(played.report)
+            if played.failure is not None:
+                found.append(played)
+            _show(sum(report.schedules for report in reports.values()), schedules, started_s, len(found))
+    sys.stderr.write("\n")
+    return reports, found
+
+
+def table(reports: dict[str, Report], found: list[Played], seed: int) -> str:
+    """Return the counts as a Markdown page."""
+    total = Report()
+    for report in reports.values():
+        total.merge(report)
+    columns = ("profile", "schedules", "steps", "requests", "kills", "sends", "effects", "COMMITTED", "REFUSED", "AMBIGUOUS")
+    rows = [_row(name, report) for name, report in [*reports.items(), ("all", total)]]
+    lines = [" | ".join(columns), " | ".join("---" for _ in columns), *(" | ".join(row) for row in rows)]
+    made = f"{datetime.now(UTC):%Y-%m-%d}, seed {seed}, {len(found)} violations"
+    return "\n".join([f"# Crash test\n\n{made}\n", *(f"| {line} |" for line in lines)]) + "\n"
+
+
+def main() -> int:
+    """Run it from the command line; return 1 where something was found."""
+    parser = argparse.ArgumentParser(prog="python -m harness.crash_test", description=__doc__)
+    parser.add_argument("--schedules", type=int, default=20_000)
+    parser.add_argument("--seed", type=int, default=0, help="the first schedule's; each has the next")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--out", type=Path, help="a Markdown file for the counts")
+    given = parser.parse_args()
+    reports, found = run(given.schedules, given.seed, given.processes)
+    page = table(reports, found, given.seed)
+    print(page)
+    for played in found:
+        print(f"{played.batch.profile}, seeds {played.batch.seed} and on:\n{played.failure}\n")
+    if given.out is not None:
+        given.out.write_text(page, encoding="utf-8")
+    return 1 if found else 0
+
+
+def _row(name: str, report: Report) -> tuple[str, ...]:
+    numbers = (report.schedules, sum(report.steps.values()), report.requests, report.crashes, report.sends, report.effects)
+    endings = (report.endings[status] for status in ("COMMITTED", "REFUSED", "AMBIGUOUS"))
+    return (name, *(f"{number:,}" for number in (*numbers, *endings)))
+
+
+def _show(done: int, wanted: int, started_s: float, found: int) -> None:
+    filled = _BAR * done // max(1, wanted)
+    rate = done / max(0.001, time.monotonic() - started_s)
+    bar = "#" * filled + "." * (_BAR - filled)
+    sys.stderr.write(f"\r[{bar}] {done:,}/{wanted:,}  {rate:,.0f}/s  {found} found ")
+    sys.stderr.flush()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

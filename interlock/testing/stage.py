@@ -1,0 +1,468 @@
+"""The stage: a journal on disk, gates that are driven request by request, and a crash at any of them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Generic, Self, TypeVar
+from uuid import uuid4
+
+from interlock.config import GateConfig
+from interlock.domain import protocol, requests
+from interlock.domain.action import GatedAction, Intent, Status
+from interlock.domain.approvals import ApprovalRef
+from interlock.domain.effects import Effect, record_effect
+from interlock.domain.endings import Ended, Pending, PendingReason
+from interlock.domain.ports import Target
+from interlock.domain.premises import ChangeKind, Premise, PremisePolicy, PremiseReading, Purpose, Strict, judge_premise
+from interlock.domain.profiles import CapabilityProfile
+from interlock.domain.requests import Protocol, Request
+from interlock.domain.sending import CLAIM_MARGIN_S, Sender
+from interlock.driver import Driver, Registry
+from interlock.errors import ActionMismatch, JournalUnavailable, NotResolvable, OutcomeNotRecorded, PremiseUnreadable
+from interlock.gate import Gate
+from interlock.infrastructure.locks import LivenessLocks
+from interlock.infrastructure.sqlite.journal import SQLiteJournal
+from interlock.testing.failures import GateViolation, TargetLies
+from interlock.testing.faults import Call, Fault, FaultyTarget, JournalFault, network_of, quiet
+from interlock.testing.honesty import Honesty
+from interlock.testing.judge import OBJECTIONS, Judge
+from interlock.testing.worker import Worker
+from interlock.testing.world import GateClock, ProviderWorld, WorldClock, changes_of, faults_of
+
+W = TypeVar("W", bound=ProviderWorld)
+T = TypeVar("T", bound=Target[Any])
+
+APPROVAL = "case-1"
+APPROVAL_LASTS_S = 3 * 86_400
+CLAIM_TTL_S = 40.0
+ROUNDS = 60
+"""After how many rounds of firing again and waiting as told an action without an end counts as one that never ends."""
+
+_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
+_READS = (requests.FindAction, requests.LoadAction, requests.LoadApproval, requests.StillAt)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup(Generic[W, T]):
+    """What is tested, and in which world.
+
+    Args:
+        world: makes the model of the provider, once for every schedule, from the schedule's clock.
+        target: makes the target under test, connected to that world.
+        effect: makes the effect that is fired.
+        other_effect: makes another one, to be fired under the same key; None where there is none.
+    """
+
+    world: Callable[[WorldClock], W]
+    target: Callable[[W], T]
+    effect: Callable[[W, T], Effect[Any]]
+    other_effect: Callable[[W, T], Effect[Any]] | None = None
+
+
+class Folder:
+    """Where journals are kept while they are tested: in memory where there is one, each made from a copy of an empty journal."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None)
+        self.path = Path(self._folder.name)
+        empty = self.path / "empty.db"
+        SQLiteJournal(f"sqlite:///{empty}").close()
+        self._empty = empty.read_bytes()
+        self._journal = self.path / "journal.db"
+
+    def journal(self) -> SQLiteJournal:
+        """Return a journal with nothing in it."""
+        self._journal.unlink(missing_ok=True)
+        self._journal.write_bytes(self._empty)
+        return SQLiteJournal(f"sqlite:///{self._journal}")
+
+    def close(self) -> None:
+        """Remove everything."""
+        self._folder.cleanup()
+
+    def __enter__(self) -> Self:
+        """Return the folder."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        """Remove everything."""
+        self.close()
+
+
+class Stage(Generic[W, T]):
+    """One schedule's world, journal and gates, and what can be done to them.
+
+    Args:
+        setup: what is tested.
+        folder: where its journal is.
+    """
+
+    def __init__(self, setup: Setup[W, T], folder: Folder) -> None:
+        self.setup = setup
+        self.clock = WorldClock()
+        self.gate_clock = GateClock(self.clock)
+        self.world = setup.world(self.clock)
+        self.inner = setup.target(self.world)
+        self.network = network_of(self.world)
+        if self.network is not None:
+            self.network.profile = self.profile
+        self.journal_faults: list[JournalFault] = []
+        self.journal = folder.journal()
+        self.honesty = Honesty(self.world, self.profile)
+        self.judge = Judge(self.journal, self.honesty, self.clock, self.inner)
+        self.target = FaultyTarget(self.inner, self.clock, self.network, self.judge)
+        self.effect = setup.effect(self.world, self.inner)
+        self.config = GateConfig(claim_ttl_s=max(CLAIM_TTL_S, self.profile.send_deadline_s + CLAIM_MARGIN_S))
+        self._holders = folder.path / "holders"
+        self._workers: dict[str, Worker] = {}
+        self._office = Gate(self._driver(), self.config)
+        self.keys: list[str] = []
+        self.requests = 0
+        self.crashes = 0
+        self.approve()
+        self.premises: tuple[Premise, ...] = (self.inner.observe(self.effect.subject),) if self.observes else ()
+
+    @property
+    def profile(self) -> CapabilityProfile:
+        """What the target under test promises."""
+        return self.inner.capabilities
+
+    @property
+    def observes(self) -> bool:
+        """Whether the target under test can be asked what a decision is made on."""
+        own: Any = type(self.inner)
+        anybodys: Any = Target
+        return own._observe is not anybodys._observe  # noqa: SLF001  # the port has no other way to say so
+
+    def close(self) -> None:
+        """End every gate, and close the journal."""
+        for worker in self._workers.values():
+            worker.driver.locks.release()
+        self._office.close()
+        self._sweep()
+
+    def __enter__(self) -> Self:
+        """Return the stage."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        """Close it."""
+        self.close()
+
+    # --- what gates do
+
+    def worker(self, name: str) -> Worker:
+        """Return the process of that name; it is started when it is first named."""
+        if name not in self._workers:
+            self._workers[name] = Worker(self._driver(), self._perform)
+        return self._workers[name]
+
+    def running(self) -> list[str]:
+        """Return the names of the processes that are in the middle of something."""
+        return [name for name, worker in self._workers.items() if worker.running]
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether there is nothing more to happen: every action has ended, nobody is at work, and nothing is under way."""
+        actions = self.actions()
+        return bool(actions) and all(a.ended for a in actions) and not self.running() and self.clock.next_at is None
+
+    def retry_times(self) -> list[datetime]:
+        """Return when the gates were told to ask again."""
+        results = (worker.result for worker in self._workers.values())
+        return [result.retry_at for result in results if isinstance(result, Pending)]
+
+    def key(self, number: str) -> str:
+        """Return the key of an action."""
+        return f"crash-test:{APPROVAL}:{number}"
+
+    def action(self, number: str) -> GatedAction | None:
+        """Return the action as the journal has it."""
+        return self.journal.find_action(self.key(number))
+
+    def actions(self) -> list[GatedAction]:
+        """Return all actions that the journal has."""
+        return [action for key in self.keys if (action := self.journal.find_action(key)) is not None]
+
+    def begin_fire(self, name: str, number: str, *, other_effect: bool = False) -> None:
+        """Let a process begin to fire an action. Another effect is fired only where the first one has taken the key (I5)."""
+        make = self.setup.other_effect if other_effect else None
+        if other_effect and (make is None or self.action(number) is None):
+            return
+        intent = Intent(
+            key=self.key(number),
+            effect=record_effect(make(self.world, self.inner) if make else self.effect, self.inner.codec, self.inner.version),
+            approval=ApprovalRef(APPROVAL),
+            premises=self.premises,
+        )
+        self._begin(name, intent.key, lambda sender: protocol.fire(intent, sender))
+        self.worker(name).mismatched = other_effect
+
+    def begin_recover(self, name: str, number: str) -> None:
+        """Let a process begin to recover an action."""
+        action = self.action(number)
+        if action is not None:
+            self._begin(name, action.key, lambda sender: protocol.recover(action, sender))
+
+    def begin_reconcile(self, name: str, number: str) -> None:
+        """Let a process begin to ask the provider again about an action that has ended."""
+        action = self.action(number)
+        if action is not None:
+            self._begin(name, action.key, lambda sender: protocol.reconcile(action, sender))
+
+    def crash(self, name: str) -> None:
+        """Kill a process where it stands."""
+        self.crashes += 1
+        self.worker(name).die()
+
+    def finish_run(self, name: str) -> None:
+        """Let a process go on until it comes to an end, and judge what it raised."""
+        worker = self.worker(name)
+        while worker.running:
+            worker.step()
+        self.judge_error(worker)
+
+    def judge_error(self, worker: Worker) -> None:
+        """Say that a gate raised what it had no reason to raise.
+
+        Raises:
+            GateViolation: it did.
+        """
+        error, mismatched = worker.error, worker.mismatched
+        worker.error, worker.mismatched = None, False
+        if mismatched and not worker.struck and not isinstance(error, ActionMismatch):
+            raise GateViolation("I5", f"another effect was fired under {worker.key}, and it was not refused as another one")
+        if error is None or (mismatched and isinstance(error, ActionMismatch)):
+            return
+        self.judge.check(self.keys)  # what led to the error is more telling than the error
+        excused = worker.struck and isinstance(error, JournalUnavailable | OutcomeNotRecorded | PremiseUnreadable)
+        if not excused:
+            raise GateViolation("end", f"a gate raised {type(error).__name__} without a fault: {error}") from error
+
+    # --- what people and the world do
+
+    def approve(self) -> None:
+        """Grant the approval, or grant it again, which changes nothing."""
+        money = self.effect.money
+        self._office.approve(
+            APPROVAL,
+            by="user:17",
+            expires_in_s=APPROVAL_LASTS_S,
+            cap_minor=money.amount_minor if money else None,
+            currency=money.currency if money else None,
+            uses=2 if money else 1,
+        )
+
+    def revoke(self) -> None:
+        """Take the approval back."""
+        self._office.revoke(APPROVAL, by="user:18")
+
+    def expires_at(self) -> datetime:
+        """Return until when the approval holds."""
+        return self._office.approval(APPROVAL).expires_at
+
+    def resolve(self, number: str) -> None:
+        """Let a person look at the provider's own ledger, and decide an ambiguous action as it says."""
+        action = self.action(number)
+        if action is None or action.status is not Status.AMBIGUOUS:
+            return
+        happened = bool(self.honesty.entries_of(action.id))
+        with suppress(NotResolvable):
+            self._office.resolve(action.key, happened=happened, by="user:19", note="the provider's own ledger")
+
+    def change(self, kind: ChangeKind) -> None:
+        """Let somebody else act at the provider, and see whether the target's policy notices.
+
+        Raises:
+            TargetLies: its policy takes the change for another kind.
+        """
+        changing = changes_of(self.world)
+        if changing is None or not self.premises:
+            return
+        changing.change(kind, self.effect, APPROVAL)
+        self.judge.changes.append(kind)
+        reading = self._look(self.premises[0])
+        objects = any(kind in OBJECTIONS for kind in self.judge.changes)
+        ours = any(entry.idempotency_key for entry in self.honesty.read_ledger())
+        if reading.holds if objects else not (reading.holds or ours):
+            raise TargetLies(f"somebody made a {kind} change, and its premise policy says {reading.state}: {reading.words}")
+
+    def _look(self, decided: Premise) -> PremiseReading:
+        """Read a premise again as the gates do, without faults, and for nobody's action."""
+        with quiet(self.network):
+            now = self.inner.observe(decided.subject)
+        recorded = record_effect(self.effect, self.inner.codec, self.inner.version)
+        purpose = Purpose(uuid4(), recorded, frozenset((APPROVAL,)))
+        return judge_premise(decided, now, self._policies()[decided.policy], purpose)
+
+    def arm(self, call: Call, fault: Fault) -> None:
+        """Let the next call of that kind meet a fault: below the target where its world has a network, around it otherwise."""
+        below = self.network if fault is not Fault.EMPTY else None  # what reads as empty, only the target's answer can say
+        (below.faults if below else self.target.faults).arm(call, fault)
+
+    def arm_provider(self, fault: str) -> None:
+        """Let the next request that arrives at the provider meet a fault of its own."""
+        faulty = faults_of(self.world)
+        if faulty is not None:
+            self.judge.provider_faults.append(fault)
+            faulty.arm(fault)
+
+    def forget_keys(self) -> None:
+        """Let the provider forget, too early, every key whose effect a lookup shows by now."""
+        fresh = [entry for entry in self.honesty.read_ledger() if entry.idempotency_key is not None]
+        for key in {entry.idempotency_key for entry in fresh} - {None}:
+            assert key is not None, "None was taken out"
+            self.honesty.forgotten.add(key)
+            self.world.forget_key(key)
+
+    def calm(self) -> None:
+        """Let nothing go wrong any more."""
+        self.target.faults.clear()
+        self.journal_faults.clear()
+        if self.network is not None:
+            self.network.faults.clear()
+        faulty = faults_of(self.world)
+        if faulty is not None:
+            faulty.disarm()
+
+    # --- the end
+
+    def check(self) -> None:
+        """Compare the journal with the ledger."""
+        self.judge.check(self.keys)
+
+    def finish(self) -> None:
+        """Let the faults stop, bring everything to its end, and judge that end.
+
+        Raises:
+            CrashTestFailure: something is wrong.
+        """
+        self.calm()
+        for name in self.running():
+            self.finish_run(name)
+        self.check()
+        for key in self.keys:
+            self._to_the_end(key)
+        self.clock.settle()
+        self.check()
+        self._judge_the_end()
+
+    def _judge_the_end(self) -> None:
+        sends = len(self.honesty.sends)
+        for action in self.actions():
+            self.judge.check_use(action)
+            self._reconcile(action)
+            again = self._fire_again(action.key)
+            if not isinstance(again, Ended):
+                raise GateViolation("end", f"{action.key} had ended, and is in flight again")
+        if len(self.honesty.sends) != sends:
+            raise GateViolation("I2", "an action that had ended was sent again")
+        self.check()
+        findings = self._office.verify().findings
+        if findings:
+            raise GateViolation("I9", "verification finds: " + "; ".join(map(str, findings)))
+
+    def _reconcile(self, action: GatedAction) -> None:
+        """An Ambiguous action that a lookup can find does not stay Ambiguous."""
+        if action.status is not Status.AMBIGUOUS or not self.profile.looks_up:
+            return
+        entries = self.honesty.entries_of(action.id)
+        money = self.effect.money
+        if not entries or (money is not None and entries[0].amount_minor != money.amount_minor):
+            return
+        self.clock.advance((self.profile.lookup_staleness_s or 0) + 1)
+        self._begin("the last one", action.key, lambda sender: protocol.reconcile(action, sender))
+        self.finish_run("the last one")
+        reconciled = self.journal.load_action(action.id)
+        if reconciled.status is not Status.COMMITTED:
+            raise GateViolation("use", f"{action.key} stays {reconciled.status}, and a lookup finds {entries[0].reference}")
+
+    def _to_the_end(self, key: str) -> None:
+        words = ""
+        for _ in range(ROUNDS):
+            conclusion = self._fire_again(key)
+            self.check()
+            if isinstance(conclusion, Ended):
+                return
+            words = f"{conclusion.reason}, {conclusion.words}"
+            again_at, claim = conclusion.retry_at, conclusion.action.claim
+            if conclusion.reason is PendingReason.HELD and claim is not None:
+                again_at = max(again_at, claim.expires_at)  # until then every answer is the same
+            self.clock.advance_to(self.gate_clock.in_the_world(again_at))
+        raise GateViolation("end", f"{key} comes to no end: {words}")
+
+    def _fire_again(self, key: str) -> Ended | Pending:
+        self.begin_fire("the last one", key.rpartition(":")[2])
+        self.finish_run("the last one")
+        result: Ended | Pending = self.worker("the last one").result
+        return result
+
+    # --- inside
+
+    def _begin(self, name: str, key: str, part: Callable[[Sender], Protocol[Any]]) -> None:
+        if key not in self.keys:
+            self.keys.append(key)
+        worker = self.worker(name)
+        locks = worker.driver.locks
+        self.judge.begins(locks.holder)
+        sender = Sender(
+            holder=locks.holder,
+            host=name,
+            pid=0,
+            lock=locks.handle,
+            claim_ttl_s=self.config.claim_ttl_s,
+            profile=self.profile,
+            sends_per_pass=self.config.sends_per_pass,
+        )
+        worker.begin(key, part(sender))
+
+    def _perform(self, worker: Worker, request: Request[Any]) -> Any:
+        self.requests += 1
+        holder = worker.driver.locks.holder
+        if isinstance(request, requests.SleepUntil):
+            self.clock.advance_to(self.gate_clock.in_the_world(request.at))
+            self.judge.performed(request, None, holder, struck=False, against=[])
+            return None
+        fault = self._journal_fault(request)
+        armed = self._armed()
+        worker.struck |= fault is not None
+        if fault in (JournalFault.APPEND_FAILS, JournalFault.READ_FAILS):
+            raise JournalUnavailable(f"{fault}; nothing was sent for it")
+        against = self.judge.objections_to(request, holder)
+        answer = worker.driver.perform(request)
+        struck = self._armed() != armed
+        worker.struck |= struck
+        self.judge.performed(request, answer, holder, struck=struck, against=against)
+        if fault is JournalFault.ACKNOWLEDGEMENT_LOST:
+            raise JournalUnavailable(f"{fault}, and it could not be read back")
+        return answer
+
+    def _armed(self) -> int:
+        return self.target.faults.armed + (self.network.faults.armed if self.network else 0)
+
+    def _journal_fault(self, request: Request[Any]) -> JournalFault | None:
+        """Return the first armed fault that can strike this request, and have it no more."""
+        for fault in self.journal_faults:
+            kinds = _READS if fault is JournalFault.READ_FAILS else (requests.Append,)
+            if isinstance(request, kinds):
+                self.journal_faults.remove(fault)
+                return fault
+        return None
+
+    def _driver(self) -> Driver:
+        registry = Registry({self.target.name: self.target}, self._policies(), {})
+        return Driver(self.journal, registry, LivenessLocks(self._holders), self.gate_clock)
+
+    def _policies(self) -> dict[str, PremisePolicy]:
+        policies: tuple[PremisePolicy, ...] = (Strict(), self.inner.policy)
+        return {policy.name: policy for policy in policies}
+
+    def _sweep(self) -> None:
+        for left in self._holders.glob("*.lock"):
+            left.unlink(missing_ok=True)

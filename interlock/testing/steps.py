@@ -1,0 +1,578 @@
+"""The steps of a schedule: what gates, people, the world and its faults can do next."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from enum import StrEnum
+from functools import lru_cache
+from typing import Any, ClassVar, Literal
+
+from interlock.domain.action import GatedAction, Status
+from interlock.domain.premises import ChangeKind
+from interlock.testing.faults import FAULTS_OF, Call, Fault, JournalFault
+from interlock.testing.stage import Stage
+from interlock.testing.world import changes_of, faults_of
+
+AnyStage = Stage[Any, Any]
+
+WORKERS = ("A", "B")
+NUMBERS = ("1", "2")
+MAX_REQUESTS = 400
+"""A process that performs more requests than this in one step is taken to be in a circle."""
+
+STOPS = ("ReadPremises", "LoadApproval", "FindAction", "LoadAction", "StillAt", "ProbeHolder", "Now")
+"""The requests that a process can be stopped at, beside those where most is at stake."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Right before or right after the next request of a kind.
+
+    Args:
+        when: on which side of it.
+        request: the name of the request's class in `interlock.domain.requests`.
+    """
+
+    when: Literal["before", "after"]
+    request: str
+
+    def __str__(self) -> str:
+        """Return it in plain words."""
+        return f"right {self.when} its next {self.request}"
+
+
+class Instant(StrEnum):
+    """An instant that matters, and that time can pass to."""
+
+    ARRIVAL = "the next thing under way happens"
+    RETRY = "the time to ask again"
+    DEADLINE = "the deadline of the last send"
+    CLAIM = "the end of the claim"
+    HORIZON = "the horizon"
+    KEY_MARGIN = "the time when the key no longer counts as deduped"
+    KEY_WINDOW = "the end of the key's window"
+    APPROVAL = "the expiry of the approval"
+
+
+Choices = Sequence[Sequence[Any]]
+Choose = Callable[[Sequence[Any]], Any]
+"""Picks one of several: at random, or as Hypothesis wants it."""
+
+
+class Step(ABC):
+    """One step of a schedule. Its fields are plain, so that its `repr` is the Python that makes it."""
+
+    is_a_fault: ClassVar[bool] = False
+    """Whether it arms a fault, and does nothing by itself: a schedule is easier to read with those first."""
+
+    @abstractmethod
+    def play(self, stage: AnyStage) -> None:
+        """Take the step. One that makes no sense here does nothing, so that any part of a schedule is a schedule."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """The step in plain words."""
+
+    @classmethod
+    @abstractmethod
+    def choices(cls, stage: AnyStage) -> Choices:
+        """Return what each field may be here, one sequence for each; an empty one means that the step makes no sense here."""
+
+    def plainer(self) -> Iterator[Step]:
+        """Yield this step with one thing less that is special about it."""
+        named = {"worker": "A", "action": "1", "until": None, "extra_s": 0, "times": 1}
+        for name, plain in named.items():
+            if getattr(self, name, plain) != plain:
+                step: Any = self
+                yield replace(step, **{name: plain})
+
+    @classmethod
+    def draw(cls, stage: AnyStage, choose: Choose) -> Step | None:
+        """Return a step of this kind that makes sense here; None where there is none."""
+        choices = cls.choices(stage)
+        return cls(*map(choose, choices)) if all(choices) else None
+
+
+def _go_on(stage: AnyStage, name: str, until: Place | None) -> None:
+    """Let a process perform requests up to a place, or to its end; it performs at least one."""
+    worker = stage.worker(name)
+    stage.check()
+    for _ in range(MAX_REQUESTS):
+        if not worker.running:
+            stage.judge_error(worker)
+            return
+        performed = Place("after", type(worker.step()).__name__)
+        stage.check()
+        if until in (performed, Place("before", type(worker.pending).__name__)):
+            return
+    raise RuntimeError(f"{name} performed {MAX_REQUESTS} requests and came to no end")
+
+
+def _places(stage: AnyStage) -> Sequence[Place | None]:
+    """Return where a run may be stopped, most often where most is at stake."""
+    return _places_with(looks_up=stage.profile.looks_up, burns=stage.profile.burns)
+
+
+@lru_cache
+def _places_with(*, looks_up: bool, burns: bool) -> Sequence[Place | None]:
+    reachable = [request for request, has in (("LookUp", looks_up), ("Burn", burns)) if has]
+    stops = (*STOPS, *(("Append", "Send", *reachable) * 4))
+    whens: tuple[Literal["before", "after"], ...] = ("before", "after")
+    return (*[None] * 5, *(Place(when, request) for request in stops for when in whens))
+
+
+def _up_to(until: Place | None) -> str:
+    return f", up to {until}" if until else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Fire(Step):
+    """A gate fires an action."""
+
+    worker: str
+    action: str = "1"
+    until: Place | None = None
+    other_effect: bool = False
+
+    def play(self, stage: AnyStage) -> None:
+        """Begin, and go on up to the place."""
+        if not stage.worker(self.worker).running:
+            stage.begin_fire(self.worker, self.action, other_effect=self.other_effect)
+            _go_on(stage, self.worker, self.until)
+
+    @property
+    def words(self) -> str:
+        """The step in plain words."""
+        what = "another effect under the key of action" if self.other_effect else "action"
+        return f"gate {self.worker} fires {what} {self.action}{_up_to(self.until)}"
+
+    @classmethod
+    def choices(cls, stage: AnyStage) -> Choices:
+        """Any idle gate, an action (rather the first), any place; now and then another effect under a key that is taken."""
+        other = stage.setup.other_effect is not None and bool(stage.actions())
+        return (_idle(stage), ("1", "1", "1", "1", "2"), _places(stage), (False,) * 9 + (other,))
+
+
+@dataclass(frozen=True, slots=True)
+class Recover(Step):
+    """A gate recovers an action."""
+
+    worker: str
+    action: str = "1"
+    until: Place | None = None
+
+    def play(self, stage: AnyStage) -> None:
+        """Begin, and go on up to the place."""
+        if not stage.worker(self.worker).running:
+            stage.begin_recover(self.worker, self.action)
+            _go_on(stage, self.worker, self.until)
+
+    @property
+    def words(self) -> str:
+        """The step in plain words."""
+        return f"gate {self.worker} recovers action {self.action}{_up_to(self.until)}"
+
+    @classmethod
+    def choices(cls, stage: AnyStage) -> Choices:
+        """Any idle gate, any action that has not ended, any place."""
+        return (_idle(stage), _in(stage, ended=False), _places(stage))
+
+
+@dataclass(frozen=True, slots=True)
+class Reconcile(Step):
+    """A gate asks the provider again about an action that has ended."""
+
+    worker: str
+    action: str = "1"
+
+    def play(self, stage: AnyStage) -> None:
+        """Ask to the end."""
+        if not stage.worker(self.worker).running:
+            stage.begin_reconcile(self.worker, self.action)
+            _go_on(stage, self.worker, None)
+
+    @property
+    def words(self) -> str:
+        """The step in plain words."""
+        return f"gate {self.worker} reconciles action {self.action}"
+
+    @classmethod
+    def choices(cls, stage: AnyStage) -> Choices:
+        """Any idle gate, any action that has ended."""
+        return (_idle(stage), _in(stage, ended=True))
+
+
+@dataclass(frozen=True, slots=True)
+class GoOn(Step):
+    """A gate that was stopped goes on."""
+
+    worker: str
+    until: Place | None = None
+
+    def play(self, stage: AnyStage) -> None:
+        """Go on up to the place."""
+        if stage.worker(self.worker).running:
+            _go_on(stage, self.worker, self.until)
+
+    @property
+    def words(self) -> str:
+        """The step in plain words."""
+        return f"gate {self.worker} goes on{_up_to(self.until) or ' to its end'}"
+
+    @classmethod
+    def choices(cls, stage: AnyStage) -> Choices:
+        """Any gate that was stopped, any place."""
+        return (_busy(stage), _places(stage))
+
+
+@dataclass(frozen=True, slots=True)
+class Crash(Step):
+    """A gate's process is killed where it stands."""
+
+    worker: str
+
+    def play(self, stage: AnyStage) -> None:
+        """Kill it; another process takes its name."""
+        stage.crash(self.worker)
+
+    @property
+    def words(self) -> str:
+        """The step in plain words."""
+        return f"gate {self.worker} is killed; a new process takes its name"
+
+    @classmethod
+    def choices(cls, stage: AnyStage) -> Choices:
+        """Any gate that was stopped."""
+        return (_busy(stage),)
+
+
+@dataclass(frozen=True, slots=True)
+class LoseLock(Step):
+    """A gate loses its liveness lock, and lives."""
+
+    worker: str
+
+    def play(self, stage: AnyStage) -> None:
+        """Drop it."""
+        stage.worker(self.worker).lose_lock()
+
+    @property
+    def words(self) -> str:
+        """The step in plain words."""
+        return f"gate {self.worker} loses its liveness lock, and lives"
+
+    @classmethod
+    def choices(cls, stage: AnyStage) -> Choices:
+        """Any gate that was stopped."""
+        return (_busy(stage),)
+
+
+@dataclass(frozen=True, slots=True)
+class PassTime(Step):
+    """Time passes to an instant that matters, or to a second before or after it."""
+
+    to: Instant
+    extra_s: int = 0
+
+    def play(self, stage: AnyStage) -> None:
+        """Move the world's clock; what is under way happens meanwhile."""
+        at = _when(stage, self.to)
+        if at is not None:
+            stage.clock.advance_to(at + timedelta(seconds=self.extra_s))
+
+    @property
+    def words(self) -> str:
+        """The step in plain words."""
+        beside = {-1: "a second before ", 1: "a second past "}.get(self.extra_s, "")
+        return f"time passes until {beside}{self.to.value}"
+
+    @classmethod
+    def choices(cls, stage: AnyStage) -> Choices:
+        """Any instant that is ahead, and sometimes a second beside it."""
+        return ([instant for instant in Instant if _when(stage, instant) is not None], (0, 0, -1, 1))
+
+
+@dataclass(frozen=True, slots=True)
+class StepBack(Step):
+    """The clock that the gates read is set back."""
+
+    seconds: int
+
+    def play(self, stage: AnyStage) -> None:
+        """Set it back, within what the margin of the key's window allows for."""
+        if stage.gate_clock.behind_s + self.seconds <= _most_behind_s(stage):
+            stage.gate_clock.behind_s += self.seconds
+
+    @property
+    def words(self) -> str:
+        """The step in plain words."""
+        return f"the gates' clock steps back by {self.seconds} s"
+
+    @classmethod
+    def choices(cls, stage: AnyStage) -> Choices:
+        """A little, or more."""
+        left = _most_behind_s(stage) - stage.gate_clock.behind_s
+        return ([seconds for seconds in (5, 60) if seconds <= left],)
+
+
+@dataclass(frozen=True, slots=True)
+class Approve(Step):
+    """The approval is granted again."""
+
+    def play(self, stage: AnyStage) -> None:
+        """Grant it; the same terms change nothing."""
+        stage.approve()
+
+    @property
+    def words(self) -> str:
+        """The step in plain words."""
+        return "the approval is granted again, on the same terms"
+
+    @classmethod
+    def choices(cls, stage: AnyStage) -> Choices:
+        """Always."""
+        del stage
+        return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke(Step):
+    """The approval is taken back."""
+
+    def play(self, stage: AnyStage) -> None:
+        """Take it back."""
+        stage.revoke()
+
+    @property
+    def words(self) -> str:
+        """The step in plain words."""
+        return "the approval is revoked"
+
+    @classmethod
+    def choices(cls, stage: AnyStage) -> Choices:
+        """Where a gate has begun with an action: before that, it would only be the end of everything."""
+        return () if stage.actions() or stage.running() else ((),)
+
+
+@dataclass(frozen=True, slots=True)
+class Change(Step):
+    """Somebody else acts at the provider."""
+
+    kind: ChangeKind
+
+    def play(self, stage: AnyStage) -> None:
+        """Let them."""
+        stage.change(self.kind)
+
+    @property
+    def words(self) -> str:
+        """The step in plain words."""
+        return f"somebody else makes a {self.kind} change at the provider"
+
+    @classmethod
+    def choices(cls, stage: AnyStage) -> Choices:
+        """What the world can make, where a gate has begun with an action."""
+        changing = changes_of(stage.world) if stage.premises and (stage.actions() or stage.running()) else None
+        return (list(changing.changes) if changing else [],)
+
+
+@dataclass(frozen=True, slots=True)
+class Arm(Step):
+    """A fault strikes the next calls of a kind."""
+
+    is_a_fault: ClassVar[bool] = True
+    call: Call
+    fault: Fault
+    times: int = 1
+
+    def play(self, stage: AnyStage) -> None:
+        """Arm it."""
+        for _ in range(self.times):
+            stage.arm(self.call, self.fault)
+
+    @property
+    def words(self) -> str:
+        """The step in plain words."""
+        each = "" if self.times == 1 else f", and so do the {self.times - 1} after it"
+        return f"the next {self.call} {self.fault.value}{each}"
+
+    @classmethod
+    def choices(cls, stage: AnyStage) -> Choices:
+        """Any call that the target has, and what can go wrong with it."""
+        calls = {
+            Call.SEND: True,
+            Call.LOOKUP: stage.profile.looks_up,
+            Call.BURN: stage.profile.burns,
+            Call.OBSERVE: stage.observes,
+        }
+        return ([Call.SEND, *(call for call, has in calls.items() if has)],)
+
+    @classmethod
+    def draw(cls, stage: AnyStage, choose: Choose) -> Step | None:
+        """Return a call, and then a fault of it."""
+        call = choose(cls.choices(stage)[0])
+        return cls(call, choose(FAULTS_OF[call]), choose((1, 1, 2)))
+
+
+@dataclass(frozen=True, slots=True)
+class ArmProvider(Step):
+    """A fault of the provider's own strikes the next request that arrives."""
+
+    is_a_fault: ClassVar[bool] = True
+    fault: str
+
+    def play(self, stage: AnyStage) -> None:
+        """Arm it."""
+        stage.arm_provider(self.fault)
+
+    @property
+    def words(self) -> str:
+        """The step in plain words."""
+        return f"the provider, at the next request that arrives, {self.fault}"
+
+    @classmethod
+    def choices(cls, stage: AnyStage) -> Choices:
+        """What the world can do."""
+        faulty = faults_of(stage.world)
+        return ([str(fault) for fault in faulty.faults] if faulty else [],)
+
+
+@dataclass(frozen=True, slots=True)
+class ArmJournal(Step):
+    """A fault strikes the journal."""
+
+    is_a_fault: ClassVar[bool] = True
+    fault: JournalFault
+
+    def play(self, stage: AnyStage) -> None:
+        """Arm it."""
+        stage.journal_faults.append(self.fault)
+
+    @property
+    def words(self) -> str:
+        """The step in plain words."""
+        return f"the journal is about to fail: {self.fault.value}"
+
+    @classmethod
+    def choices(cls, stage: AnyStage) -> Choices:
+        """All three."""
+        del stage
+        return (tuple(JournalFault),)
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetKeys(Step):
+    """The provider forgets keys before their time."""
+
+    def play(self, stage: AnyStage) -> None:
+        """Forget them, where only a lookup can tell by now."""
+        if _forgettable(stage):
+            stage.forget_keys()
+
+    @property
+    def words(self) -> str:
+        """The step in plain words."""
+        return "the provider forgets every key before its time"
+
+    @classmethod
+    def choices(cls, stage: AnyStage) -> Choices:
+        """Where it breaks a promise that the gate does not have to rely on."""
+        return () if _forgettable(stage) else ((),)
+
+
+@dataclass(frozen=True, slots=True)
+class Resolve(Step):
+    """A person decides an ambiguous action as the provider's ledger says."""
+
+    action: str = "1"
+
+    def play(self, stage: AnyStage) -> None:
+        """Decide it, if the gate takes it."""
+        stage.resolve(self.action)
+
+    @property
+    def words(self) -> str:
+        """The step in plain words."""
+        return f"a person reads the provider's ledger, and resolves action {self.action} as it says"
+
+    @classmethod
+    def choices(cls, stage: AnyStage) -> Choices:
+        """Any action that is ambiguous."""
+        return ([n for n in NUMBERS if (action := stage.action(n)) is not None and action.status is Status.AMBIGUOUS],)
+
+
+# --- what makes sense
+
+
+def _idle(stage: AnyStage) -> list[str]:
+    return [name for name in WORKERS if name not in stage.running()]
+
+
+def _busy(stage: AnyStage) -> list[str]:
+    return [name for name in WORKERS if name in stage.running()]
+
+
+def _in(stage: AnyStage, *, ended: bool) -> list[str]:
+    return [n for n in NUMBERS if (action := stage.action(n)) is not None and action.ended is ended]
+
+
+def _most_behind_s(stage: AnyStage) -> float:
+    """How far the gates' clock may fall behind: inside the margin that the target keeps back from its window."""
+    return min(300.0, stage.profile.dedupe_margin_s / 2)
+
+
+def _forgettable(stage: AnyStage) -> bool:
+    """Whether every key that the provider knows may be lost: a consistent lookup shows what it did, and nothing is under way."""
+    if not stage.profile.looks_up or not stage.profile.dedupes or stage.running() or stage.clock.next_at is not None:
+        return False
+    visible_until = stage.clock.now() - timedelta(seconds=stage.profile.lookup_staleness_s or 0)
+    keyed = [entry for entry in stage.honesty.read_ledger() if entry.idempotency_key is not None]
+    return bool(keyed) and all(entry.at <= visible_until for entry in keyed)
+
+
+def _when(stage: AnyStage, instant: Instant) -> datetime | None:
+    """Return when in the world the instant is: the next one ahead; None where there is none."""
+    ahead = [at for at in _instants(stage, instant) if at > stage.clock.now()]
+    return min(ahead, default=None)
+
+
+def _instants(stage: AnyStage, instant: Instant) -> Iterator[datetime]:
+    if instant is Instant.ARRIVAL:
+        if stage.clock.next_at is not None:
+            yield stage.clock.next_at
+        return
+    yield from map(stage.gate_clock.in_the_world, _gate_times(stage, instant))
+
+
+def _gate_times(stage: AnyStage, instant: Instant) -> list[datetime]:
+    match instant:
+        case Instant.APPROVAL:
+            return [stage.expires_at()]
+        case Instant.RETRY:
+            return stage.retry_times()
+        case _:
+            return [at for action in stage.actions() for at in _of_action(stage, action, instant)]
+
+
+def _of_action(stage: AnyStage, action: GatedAction, instant: Instant) -> Iterator[datetime]:
+    if action.claim is not None and instant is Instant.CLAIM:
+        yield action.claim.expires_at
+    if not action.dispatches or action.ended:
+        return
+    first = action.first_dispatch_of(action.attempt).timestamp
+    expires = stage.profile.key_expires(first)
+    match instant:
+        case Instant.DEADLINE:
+            yield action.last_dispatch.deadline_at
+        case Instant.HORIZON:
+            yield action.horizon_at
+        case Instant.KEY_MARGIN if expires is not None:
+            yield expires
+        case Instant.KEY_WINDOW if expires is not None:
+            yield expires + timedelta(seconds=stage.profile.dedupe_margin_s)
+        case _:
+            pass

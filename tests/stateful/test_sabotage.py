@@ -1,0 +1,88 @@
+"""The catalogue of deliberate defects fits the code, covers every promise, and (in the long run) every defect is caught."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from harness.sabotage import report, runner
+from harness.sabotage.__main__ import main
+from harness.sabotage.catalogue import CATALOGUE, unbroken
+from harness.sabotage.defects import PROMISES, Defect, StaleCatalogueError
+from harness.sabotage.runner import ROOT, Run
+
+each_defect = pytest.mark.parametrize("defect", CATALOGUE, ids=lambda defect: defect.name)
+
+
+@each_defect
+def test_a_defect_fits_the_code_as_it_is(defect: Defect) -> None:
+    """What it replaces stands in its file exactly once, and what comes of it is still a program that differs."""
+    sound = (ROOT / defect.file).read_text(encoding="utf-8")
+    spoiled = defect.applied(sound)
+    if defect.file.endswith(".py"):
+        assert ast.dump(ast.parse(spoiled)) != ast.dump(ast.parse(sound))
+
+
+@each_defect
+def test_a_defect_names_promises_and_tests_that_there_are(defect: Defect) -> None:
+    """A promise that is spelled wrong would count for nothing, and a file that is gone would catch nothing."""
+    assert set(defect.breaks) <= set(PROMISES)
+    assert defect.breaks
+    assert defect.tests
+    assert all((ROOT / test).is_file() for test in defect.tests)
+
+
+def test_every_promise_has_a_defect_that_breaks_it() -> None:
+    """Each invariant, each rule of recovery and each way of closing the door; and no two defects share a name."""
+    assert unbroken() == []
+    assert len({defect.name for defect in CATALOGUE}) == len(CATALOGUE)
+
+
+@pytest.mark.parametrize("text", ["", "now < until\nnow < until\n"], ids=["gone", "twice"])
+def test_a_catalogue_that_fell_behind_the_code_says_so(text: str, tmp_path: Path) -> None:
+    """Text that is not there, or more than once, is an error, and the file stays as it was."""
+    defect = Defect(name="late", breaks=("I1",), file="clock.py", old="now < until", new="True", tests=("tests",))
+    (tmp_path / "clock.py").write_text(text)
+    with pytest.raises(StaleCatalogueError, match="late"):
+        defect.apply(tmp_path)
+    assert (tmp_path / "clock.py").read_text() == text
+
+
+def test_a_survivor_stands_in_the_table() -> None:
+    """The table names who survived, and which test caught the others."""
+    one, other = CATALOGUE[:2]
+    runs = [Run(one, None, 30, 2.0), Run(other, "tests.contract.test_rules::test_it", 3, 1.0)]
+    table = report.render(Run(None, None, 40, 5.0), runs)
+    assert f"survived: {one.name}\n" in table
+    assert f"| {one.name} | {', '.join(one.breaks)} | **SURVIVED** | 30 |" in table
+    assert f"| {other.name} | {', '.join(other.breaks)} | `test_rules::test_it` | 3 |" in table
+    assert runs[0].survived
+    assert not runs[1].survived
+
+
+@pytest.mark.long
+@pytest.mark.timeout(120)
+def test_a_defect_that_breaks_nothing_survives() -> None:
+    """The runner can tell: a comment in the place of a comment turns no test red, in the copy that is imported."""
+    harmless = Defect(
+        name="harmless",
+        breaks=("I2",),
+        file="interlock/domain/profiles.py",
+        old='"""Return until when a key counts as still deduped; None where the provider has no keys."""',
+        new='"""Return something."""',
+        tests=("tests/unit/test_domain_aggregates.py",),
+    )
+    (run,) = runner.run_with([harmless])
+    assert run.survived
+    assert run.tests > 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_every_defect_is_caught(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """With any one of them in the library, the suite is red."""
+    code = main(["--out", str(tmp_path / "sabotage.md")])
+    said = capsys.readouterr()
+    assert code == 0, said.out + said.err
