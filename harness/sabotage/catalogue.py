@@ -1,0 +1,14 @@
+"""The catalogue of all defects."""
+
+from __future__ import annotations
+
+from harness.sabotage import doors, invariants, rules
+from harness.sabotage.defects import PROMISES, Defect
+
+CATALOGUE: tuple[Defect, ...] = (*invariants.DEFECTS, *rules.DEFECTS, *doors.DEFECTS)
+
+
+def unbroken() -> list[str]:
+    """Return the promises that no defect breaks; there must be none."""
+    broken = {promise for defect in CATALOGUE for promise in defect.breaks}
+    return [promise for promise in PROMISES if promise not in broken]

@@ -1,0 +1,67 @@
+"""What a deliberate defect is, and how it is put into a copy of the library."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+INVARIANTS = tuple(f"I{number}" for number in range(1, 11))
+RULES = tuple(f"rule {number}" for number in range(1, 8))
+BURN, HORIZON = "burn", "horizon"
+"""The two ways of closing the door."""
+
+PROMISES = (*INVARIANTS, *RULES, BURN, HORIZON)
+"""Everything that at least one defect has to break."""
+
+
+class StaleCatalogueError(Exception):
+    """A defect does not fit the code any more: the catalogue has to follow the code, or nothing is tested by it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Defect:
+    """One deliberate defect.
+
+    Args:
+        name: what goes wrong, in a few words joined by hyphens.
+        breaks: the promises that it breaks, of `PROMISES`.
+        file: where it is put, from the root of the repository.
+        old: the text that it replaces, which stands there exactly once.
+        new: the text in its place.
+        tests: the test files of which at least one test has to fail, from the root of the repository, in this order.
+    """
+
+    name: str
+    breaks: tuple[str, ...]
+    file: str
+    old: str
+    new: str
+    tests: tuple[str, ...]
+
+    def applied(self, text: str) -> str:
+        """Return the file's text with the defect in it.
+
+        Raises:
+            StaleCatalogueError: the text that it replaces is not there, or more than once.
+        """
+        found = text.count(self.old)
+        if found != 1:
+            raise StaleCatalogueError(
+                f"{self.name}: the text that it replaces stands {found} times in {self.file}, and has to stand there once; "
+                "nothing was run for it, bring harness/sabotage up to date with the code"
+            )
+        return text.replace(self.old, self.new)
+
+    def apply(self, root: Path) -> None:
+        """Put the defect into the copy at `root`.
+
+        Raises:
+            StaleCatalogueError: it does not fit the code there.
+        """
+        path = root / self.file
+        path.write_text(self.applied(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+def lines(*parts: str) -> str:
+    """Return several lines as one text, without the last line's end."""
+    return "\n".join(parts)

@@ -1,0 +1,131 @@
+"""Runs the tests against a copy of the repository that has one defect in it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import xml.etree.ElementTree as ET
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.sabotage.defects import Defect
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_COPIED = ("interlock", "tests", "harness")
+_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
+_AT_ONCE = 2
+_TEST_TIMEOUT_S = 30
+_RUN_TIMEOUT_S = 300
+_PASSED, _FAILED = 0, 1
+"""pytest's exit codes; any other means that the tests could not be run."""
+
+
+class NotRunError(Exception):
+    """The tests could not be run against the copy, so nothing is known of the defect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the tests made of a copy.
+
+    Args:
+        defect: the defect in it; None for the copy without one.
+        red: the test that failed first; None where none did.
+        tests: how many were run, that one included.
+        seconds: how long it took, the start of pytest included.
+    """
+
+    defect: Defect | None
+    red: str | None
+    tests: int
+    seconds: float
+
+    @property
+    def survived(self) -> bool:
+        """Whether no test caught the defect."""
+        return self.defect is not None and self.red is None
+
+
+def run_without_defect(defects: Sequence[Defect]) -> Run:
+    """Run all the tests that are named, on a copy without a defect: what is red there catches nothing.
+
+    Raises:
+        NotRunError: one of them fails.
+    """
+    files = sorted({test for defect in defects for test in defect.tests})
+    with copy_of_repository() as root:
+        run = _run(root, None, files)
+    if run.red is not None:
+        raise NotRunError(f"{run.red} fails without any defect: make the tests green first")
+    return run
+
+
+def run_with(defects: Sequence[Defect]) -> Iterator[Run]:
+    """Run the tests of each defect on a copy that has it, two copies at once; yield the runs in order.
+
+    Raises:
+        StaleCatalogueError: a defect does not fit the code.
+        NotRunError: the tests could not be run.
+    """
+    with ThreadPoolExecutor(_AT_ONCE) as pool:
+        yield from pool.map(_run_with, defects)
+
+
+@contextmanager
+def copy_of_repository() -> Iterator[Path]:
+    """Make a copy of what the tests need, and remove it afterwards."""
+    with tempfile.TemporaryDirectory(prefix="sabotage-", dir=_MEMORY if _MEMORY.is_dir() else None) as name:
+        root = Path(name)
+        for folder in _COPIED:
+            shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "pyproject.toml", root)
+        yield root
+
+
+def _run_with(defect: Defect) -> Run:
+    with copy_of_repository() as root:
+        defect.apply(root)
+        return _run(root, defect, defect.tests)
+
+
+def _run(root: Path, defect: Defect | None, files: Sequence[str]) -> Run:
+    # Nothing of a pytest, or of a coverage, that this runs under.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV"))}
+    environment = {**inherited, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+    _require_copy_is_imported(root, environment)
+    report = root / "report.xml"
+    options = ["-x", "-q", "-p", "no:cacheprovider", f"--timeout={_TEST_TIMEOUT_S}", f"--junitxml={report}"]
+    command = [sys.executable, "-m", "pytest", *options, *files]
+    started = time.monotonic()
+    try:
+        done = subprocess.run(
+            command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=_RUN_TIMEOUT_S
+        )
+    except subprocess.TimeoutExpired as error:
+        raise NotRunError(f"{_name(defect)}: the tests did not end within {_RUN_TIMEOUT_S} s") from error
+    seconds = time.monotonic() - started
+    cases = list(ET.parse(report).getroot().iter("testcase")) if report.exists() else []  # noqa: S314 - pytest wrote it
+    failed = [case for case in cases if case.find("failure") is not None]
+    if done.returncode not in (_PASSED, _FAILED) or (done.returncode == _FAILED and not failed):
+        raise NotRunError(f"{_name(defect)}: the tests could not be run\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return Run(defect, f"{failed[0].get('classname')}::{failed[0].get('name')}" if failed else None, len(cases), seconds)
+
+
+def _require_copy_is_imported(root: Path, environment: dict[str, str]) -> None:
+    """Make sure that it is not the editable install that is tested: every defect would survive then."""
+    probe = [sys.executable, "-c", "import interlock; print(interlock.__file__)"]
+    done = subprocess.run(probe, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    if done.returncode != 0 or root.resolve() not in Path(done.stdout.strip()).resolve().parents:
+        raise NotRunError(f"not the copy at {root} is imported, but {done.stdout.strip()!r} {done.stderr[-1000:]}")
+
+
+def _name(defect: Defect | None) -> str:
+    return defect.name if defect else "without a defect"
