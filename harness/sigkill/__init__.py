@@ -1,0 +1,12 @@
+"""SIGKILL mode: four processes on one SQLite journal, killed at named points by seed; the provider's ledger is the judge.
+
+python -m harness.sigkill --schedules 300 --seed 0
+"""
+
+from __future__ import annotations
+
+from harness.sigkill.counts import Counts
+from harness.sigkill.play import ScheduleFailed, play
+from harness.sigkill.schedule import Schedule, draw
+
+__all__ = ["Counts", "Schedule", "ScheduleFailed", "draw", "play"]
