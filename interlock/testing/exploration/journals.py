@@ -1,0 +1,110 @@
+"""All journals that were met, by number."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass
+
+from interlock.domain.action import Status
+from interlock.testing.exploration.memory import SWAPPED, Log, Write
+from interlock.testing.exploration.scope import SmallProfile, ticks_from
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """What the world asks of a journal.
+
+    Args:
+        status: the action's; None where there is no action.
+        holder: of its claim.
+        attempt: the number of its current key.
+        revoked: whether the approval was taken back.
+        window_open: whether the provider still knows one of its keys.
+    """
+
+    status: Status | None = None
+    holder: str | None = None
+    attempt: int = 0
+    revoked: bool = False
+    window_open: bool = True
+
+    @property
+    def exists(self) -> bool:
+        """Whether there is an action."""
+        return self.status is not None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has a recorded outcome."""
+        return self.status is not None and self.status.ended
+
+
+class Journals:
+    """All journals that were met, by number; alike in form, alike in what can follow.
+
+    Args:
+        profile: what the provider can do.
+        by_prefix: whether journals with other events are others, although the same can follow.
+    """
+
+    def __init__(self, profile: SmallProfile, *, by_prefix: bool = False) -> None:
+        self._profile, self._by_prefix = profile, by_prefix
+        self._numbers: dict[Hashable, int] = {}
+        self._known: dict[Hashable, int] = {}
+        self.logs: list[Log] = []
+        self.facts: list[Facts] = []
+
+    def number(self, log: Log) -> int:
+        """Return the journal's number."""
+        form = (log.form(self._profile), log.prefix if self._by_prefix else None)
+        number = self._numbers.setdefault(form, len(self.logs))
+        if number == len(self.logs):
+            self.logs.append(log)
+            self.facts.append(self._facts_of(log))
+        return number
+
+    def later(self, journal: int, ticks: int = 1) -> int:
+        """Return the journal after so many ticks."""
+        key = ("later", journal, ticks)
+        if key not in self._known:
+            self._known[key] = self.number(self.logs[journal].later(ticks))
+        return self._known[key]
+
+    def revoked(self, journal: int) -> int:
+        """Return the journal with the approval taken back."""
+        key = ("revoked", journal)
+        if key not in self._known:
+            self._known[key] = self.number(self.logs[journal].revoked())
+        return self._known[key]
+
+    def bereft_of(self, journal: int, slot: int) -> int:
+        """Return the journal when the worker in that place is dead."""
+        key = ("bereft", journal, slot)
+        if key not in self._known:
+            self._known[key] = self.number(self.logs[journal].with_holders({("me", "other")[slot]: "gone"}))
+        return self._known[key]
+
+    def from_place(self, journal: int, slot: int) -> int:
+        """Return the journal as the worker in that place sees it; and the other way round."""
+        key = ("swapped", journal)
+        if slot and key not in self._known:
+            self._known[key] = self.number(self.logs[journal].with_holders(SWAPPED))
+        return self._known[key] if slot else journal
+
+    def appended(self, journal: int, worker: int, request: Write, present: int) -> int:
+        """Return the journal with what a worker appends to it, both as that worker sees it."""
+        key = (journal, worker)
+        if key not in self._known:
+            self._known[key] = self.number(self.logs[journal].appended(request, present))
+        return self._known[key]
+
+    def _facts_of(self, log: Log) -> Facts:
+        action, approval = log.load_action(), log.load_approval()
+        revoked = approval.revoked_at is not None
+        if action is None:
+            return Facts(revoked=revoked)
+        holder = action.claim.holder if action.claim is not None else None
+        capabilities = self._profile.capabilities
+        ends = [capabilities.key_expires(each.timestamp) for each in action.dispatches]
+        window_open = any(end is not None and ticks_from(log.present, end) > 0 for end in ends)
+        return Facts(status=action.status, holder=holder, attempt=action.attempt, revoked=revoked, window_open=window_open)

@@ -1,0 +1,141 @@
+"""The exploration can fail: each deliberate defect in a copy of the package is found, with the shortest schedule to it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import interlock
+
+PACKAGE = Path(interlock.__file__).parent
+
+SCRIPT = """
+import json, sys
+import interlock
+from interlock.testing.exploration.scope import all_profiles
+from interlock.testing.exploration.search import explore
+from interlock.testing.exploration.state import Faults
+from interlock.testing.exploration.world import World
+
+assert interlock.__file__.startswith(sys.argv[1]), interlock.__file__
+world = World(list(all_profiles())[int(sys.argv[2])], Faults(orphans=1, locks_are_lost=False, resolve=sys.argv[3] == "person"))
+found = explore(world, most_states=60_000, stop_at_violation=True)
+print(json.dumps({"states": found.states, "violations": found.violations}))
+"""
+
+
+@dataclass(frozen=True)
+class Sabotage:
+    """A small defect: in which module, what is replaced by what, with which profile it shows, and as which violation."""
+
+    name: str
+    module: str
+    sound: str
+    broken: str
+    profile: int
+    violation: str
+    person: bool = False
+
+
+SABOTAGES = (
+    Sabotage(
+        "the lookup that counts is the one before the door was closed",
+        "recovery.py",
+        "    found = yield from _look_again(action, sender, doubt, checked)\n    if found is not None:\n        return found\n"
+        "    if not row.refuses:",
+        "    if not row.refuses:",
+        0,
+        "I",
+    ),
+    Sabotage(
+        "a resend without a Dispatched of its own",
+        "sending.py",
+        "        announced = yield from announce(action, sender, checked, attempt)\n",
+        "        announced = AppendAnswer.APPENDED\n"
+        "        if doubt.nothing_sent:\n"
+        "            announced = yield from announce(action, sender, checked, attempt)\n",
+        17,
+        "I1",
+    ),
+    Sabotage(
+        "a refusal is forced on a conflict",
+        "endings.py",
+        "        if action.version != version:\n            return AppendAnswer.ACTION_MOVED\n",
+        "        version = action.version\n",
+        0,
+        "",
+    ),
+    Sabotage(
+        "the approval is not asserted with Dispatched",
+        "sending.py",
+        "    return (yield from Append(action, checked.approval))\n",
+        "    return (yield from Append(action))\n",
+        0,
+        "I3",
+    ),
+    Sabotage(
+        "a no to a resend is taken for a no to the action",
+        "sending.py",
+        "        case Declined(replayed=replayed) if replayed or doubt.nothing_sent:\n",
+        "        case Declined(replayed=replayed) if replayed or not replayed:\n",
+        17,
+        "I6",
+    ),
+    Sabotage(
+        "the horizon is not waited for",
+        "recovery.py",
+        "    if now < horizon:\n",
+        "    if now < horizon and not by_horizon:\n",
+        0,
+        "I",
+    ),
+    Sabotage(
+        "a Done is dropped where somebody else wrote",
+        "endings.py",
+        "        if step is not AppendAnswer.ACTION_MOVED:\n            return step\n",
+        "        if step is not None:\n            return step\n",
+        0,
+        "rule 6",
+    ),
+    Sabotage(
+        "a person's no is taken before the horizon",
+        "protocol.py",
+        "    if now < action.horizon_at:\n        raise NotResolvable(\n",
+        "    if now < action.created_on:\n        raise NotResolvable(\n",
+        6,
+        "I6",
+        person=True,
+    ),
+)
+
+
+@pytest.mark.xdist_group("exploration-sabotage")
+@pytest.mark.parametrize("sabotage", SABOTAGES, ids=[each.name for each in SABOTAGES])
+def test_a_deliberate_defect_is_found(sabotage: Sabotage, tmp_path: Path) -> None:
+    """A protocol with this defect is caught, and the shortest schedule to the violation is told."""
+    shutil.copytree(PACKAGE, tmp_path / "interlock", ignore=shutil.ignore_patterns("__pycache__"))
+    module = tmp_path / "interlock" / "domain" / sabotage.module
+    text = module.read_text(encoding="utf-8")
+    assert text.count(sabotage.sound) == 1, "the place of the defect has moved"
+    module.write_text(text.replace(sabotage.sound, sabotage.broken), encoding="utf-8")
+    person = "person" if sabotage.person else "nobody"
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(tmp_path), str(sabotage.profile), person],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found = json.loads(done.stdout)
+    print(f"{sabotage.name}: {found['states']} states")  # noqa: T201 - shown by pytest -rP
+    for violation, schedule in found["violations"].items():
+        print(f"  {violation}", *(f"    {number}. {words}" for number, words in enumerate(schedule, 1)), sep="\n")  # noqa: T201 - as above
+    assert any(violation.startswith(sabotage.violation) for violation in found["violations"]), found
