@@ -66,11 +66,13 @@ def _lines(
 ) -> list[str]:
     lines = list(report.introduction(figures))
     if one:
-        total = Enumerated()
+        total, more = Enumerated(), Enumerated()
         for by_kind in one.values():
-            for each in by_kind.values():
-                total.add(each)
-        lines += [*report.one_worker_table(one), *report.cells_table(total), *report.prefixes_table(total)]
+            for kind, each in by_kind.items():
+                (total if kind in KINDS else more).add(each)
+        lines += [*report.one_worker_table(one), *report.cells_table(total), *report.more_cells(total, more)]
+        total.add(more)
+        lines += report.prefixes_table(total)
     if two:
         lines += report.two_workers_table(two, faults.in_words())
     return [*lines, *report.violations(one, two)]

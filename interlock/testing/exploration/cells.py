@@ -37,7 +37,7 @@ def why_not(cell: Cell) -> str | None:  # noqa: C901, PLR0911 - one line a reaso
     if request == "LookUp" and row in _BURNED_ROWS:
         return "keys are burned in place of a lookup where there is none"
     if request == "append Ambiguous" and row == "found":
-        return "an action that can be looked up for ever does not end as Ambiguous"
+        return "it was looked up right before; only a failure that rolls forward, which is a fault of its own, shows later"
     if _reads_a_used_key(request) and row == "new key behind closed door":
         return "a stored answer is read again, or the horizon ends the doubt"
     if request.endswith("+Released") and row == "found":

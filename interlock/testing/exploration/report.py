@@ -84,6 +84,18 @@ def cells_table(total: Enumerated) -> Iterator[str]:
     yield ""
 
 
+def more_cells(total: Enumerated, more: Enumerated) -> Iterator[str]:
+    """Yield which cells only a pair of faults reaches."""
+    rows: dict[tuple[str, str], list[str]] = {}
+    for cell in sorted(set(more.cells) - set(total.cells)):
+        rows.setdefault((cell.request, cell.side), []).append(cell.row)
+    if rows:
+        yield "Reached with a pair of faults alone, where a crash is one of the two:"
+        yield ""
+        yield from (f"- {request}, {side}: {', '.join(names)}" for (request, side), names in rows.items())
+        yield ""
+
+
 def _mark(cell: Cell, reached: Counter[Cell], reasons: dict[str, str]) -> str:
     if reached[cell]:
         return str(reached[cell])
