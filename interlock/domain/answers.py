@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeVar
-
-T = TypeVar("T")
+from typing import Any
 
 
 class Storable:
