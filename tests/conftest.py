@@ -2,9 +2,15 @@
 
 import os
 import random
+from collections.abc import Iterator
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from harness.postgres.binaries import PostgresUnavailable
+from harness.postgres.databases import GIVEN_URL_VARIABLE, Databases
+from harness.postgres.server import PostgresServer
 
 _LOCAL = "127.0.0.1,localhost"
 _IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
@@ -33,3 +39,35 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
     seed = config.getoption("hypothesis_seed", None)
     if seed is not None:
         terminalreporter.write_line(f"Hypothesis seed: repeat with --hypothesis-seed={seed}")
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresServer]:
+    """A PostgreSQL server, shared by the tests of one xdist worker. A test that kills a server starts its own."""
+    try:
+        server = PostgresServer.start(in_memory=True)
+    except PostgresUnavailable as missing:
+        if _IN_CI:
+            raise
+        pytest.skip(str(missing))
+    with server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def databases(request: pytest.FixtureRequest) -> Databases:
+    """Where tests create databases: in the server that the environment names, or else in one of our own."""
+    given = os.environ.get(GIVEN_URL_VARIABLE)
+    if given:
+        return Databases(given)
+    server = request.getfixturevalue("postgres")
+    assert isinstance(server, PostgresServer)
+    return server.databases
+
+
+@pytest.fixture
+def postgres_url(databases: Databases) -> Iterator[str]:
+    """The URL of a fresh, empty database; it is dropped after the test."""
+    name = f"test_{uuid4().hex}"
+    yield databases.create(name)
+    databases.drop(name)
