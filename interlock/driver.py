@@ -21,8 +21,8 @@ from interlock.domain.requests import AppendAnswer, Liveness, Protocol, Request
 from interlock.errors import GateClosed
 from interlock.infrastructure.clock import Clock, WallDeadline, elapsing_s
 from interlock.infrastructure.ids import time_ordered_id
-from interlock.infrastructure.locks import LivenessLocks
-from interlock.infrastructure.sqlite.journal import SQLiteJournal
+from interlock.infrastructure.journal import Journal
+from interlock.infrastructure.locks import Locks
 
 R = TypeVar("R")
 
@@ -86,7 +86,7 @@ class AtWork:
 class Driver:
     """Performs requests for one gate. Threads share it."""
 
-    def __init__(self, journal: SQLiteJournal, registry: Registry, locks: LivenessLocks, clock: Clock) -> None:
+    def __init__(self, journal: Journal, registry: Registry, locks: Locks, clock: Clock) -> None:
         self.journal = journal
         self.registry = registry
         self.locks = locks
@@ -154,6 +154,7 @@ class Driver:
         return self.journal.append(request.action, request.approval)
 
     def _still_at(self, request: requests.StillAt) -> bool:
+        self.locks.ensure()  # a sender whose lock was lost may have been taken for dead: the version says whether it was
         return self.journal.version_of(request.action_id) == request.version
 
     def _probe_holder(self, request: requests.ProbeHolder) -> Liveness:

@@ -17,6 +17,7 @@
     ├── JournalError
     │   ├── JournalUnavailable       down, full, read-only, or too busy
     │   ├── JournalTooNew
+    │   ├── JournalOutdated          an older one: `interlock db upgrade`
     │   ├── JournalCorrupt
     │   ├── EventNotStorable
     │   └── GateClosed
@@ -115,6 +116,13 @@ class JournalUnavailable(JournalError):
 
 class JournalTooNew(JournalError):
     """The journal was written by a newer version of Interlock. Nothing was read or written; upgrade this program."""
+
+
+class JournalOutdated(JournalError):
+    """The journal has to be upgraded before this version of Interlock uses it. Nothing was written; run `interlock db upgrade`.
+
+    It was made by an older version, or restored from the dump of another PostgreSQL cluster.
+    """
 
 
 class JournalCorrupt(JournalError):

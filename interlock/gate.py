@@ -7,7 +7,6 @@ import random
 import weakref
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 from uuid import UUID
@@ -33,9 +32,10 @@ from interlock.errors import (
     JournalError,
     UnknownTarget,
 )
-from interlock.infrastructure.clock import Clock, SystemClock, elapsing_s
-from interlock.infrastructure.locks import LivenessLocks, hostname
-from interlock.infrastructure.sqlite.journal import SQLiteJournal, SummaryFilter
+from interlock.infrastructure.clock import Clock, elapsing_s
+from interlock.infrastructure.locks import hostname
+from interlock.infrastructure.opening import open_journal
+from interlock.infrastructure.recording import SummaryFilter
 from interlock.inputs import require_json, require_opaque, require_text
 from interlock.outcomes import Outcome, outcome_of
 from interlock.projections.receipts import Receipt, receipt_of
@@ -104,14 +104,12 @@ class Gate(JournalReader):
         registry = _registry(list(targets), policies, approval_sources or {})
         for target in registry.targets.values():
             _require_deadline_inside_claim(target, config)
-        journal = SQLiteJournal(url)
+        journal = open_journal(url)
         try:
-            locks = LivenessLocks(Path(f"{journal.path}-holders"))
+            return cls(Driver(journal, registry, journal.take_lock(), clock or journal.clock()), config)
         except JournalError:
             journal.close()
             raise
-        locks.sweep()
-        return cls(Driver(journal, registry, locks, clock or SystemClock()), config)
 
     def __enter__(self) -> Self:
         """Return the gate."""

@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 from uuid import UUID
 
 from interlock.domain.action import GatedAction
-from interlock.domain.summary import IN_FLIGHT
+from interlock.domain.summary import IN_FLIGHT, ActionSummary
 from interlock.errors import InvalidInput, JournalCorrupt, UnknownAction
-from interlock.infrastructure.clock import Clock, SystemClock
-from interlock.infrastructure.sqlite.journal import SQLiteJournal, SummaryFilter
+from interlock.infrastructure.clock import Clock
+from interlock.infrastructure.journal import Journal
+from interlock.infrastructure.opening import open_journal
+from interlock.infrastructure.recording import SummaryFilter
 from interlock.projections.receipts import Receipt, receipt_of, unreadable_receipt
 from interlock.projections.verification import Verification, verify_journal
 
@@ -37,7 +39,7 @@ class ReceiptPage:
 class JournalReader:
     """What can be read of a journal, by a gate or without one."""
 
-    def __init__(self, journal: SQLiteJournal, clock: Clock) -> None:
+    def __init__(self, journal: Journal, clock: Clock) -> None:
         self._journal = journal
         self._clock = clock
 
@@ -116,7 +118,7 @@ class JournalReader:
         )
         rows = self._journal.summaries(conditions, limit=limit + 1, after=_cursor(after))
         page = rows[:limit]
-        return ReceiptPage(self._receipts_of(page), page[-1]["action_id"] if len(rows) > limit else None)
+        return ReceiptPage(self._receipts_of(page), page[-1].action_id if len(rows) > limit else None)
 
     def attention(self, *, limit: int = 100) -> tuple[Receipt, ...]:
         """Return what a person has to look at.
@@ -128,9 +130,9 @@ class JournalReader:
             limit: how many of each kind at the most.
         """
         marked = self._journal.summaries(SummaryFilter(attention=True), limit=limit)
-        now = self._clock.now().isoformat(timespec="microseconds")
+        now = self._clock.now()
         flying = self._journal.summaries(SummaryFilter(status=IN_FLIGHT), limit=limit, newest_first=False)
-        stuck = [row for row in flying if row["claim_expires_at"] is None or row["claim_expires_at"] < now]
+        stuck = [summary for summary in flying if summary.claim_expires_at is None or summary.claim_expires_at < now]
         return self._receipts_of([*marked, *stuck])
 
     def verify(self, key: str | None = None) -> Verification:
@@ -149,15 +151,15 @@ class JournalReader:
             raise UnknownAction(f"the journal knows no action {key!r}")
         return verify_journal(self._journal, action_id)
 
-    def _receipts_of(self, rows: Sequence[dict[str, Any]]) -> tuple[Receipt, ...]:
-        return tuple(self._receipt_of(row) for row in rows)
+    def _receipts_of(self, summaries: Sequence[ActionSummary]) -> tuple[Receipt, ...]:
+        return tuple(self._receipt_of(summary) for summary in summaries)
 
-    def _receipt_of(self, row: dict[str, Any]) -> Receipt:
-        """Return a row's receipt; of an action that can't be read, what the row says, and that it is not valid."""
+    def _receipt_of(self, summary: ActionSummary) -> Receipt:
+        """Return an action's receipt; of one that can't be read, what its summary says, and that it is not valid."""
         try:
-            return receipt_of(self._journal.load_action(UUID(row["action_id"])))
+            return receipt_of(self._journal.load_action(UUID(summary.action_id)))
         except (JournalCorrupt, ValueError) as error:
-            return unreadable_receipt(row, str(error))
+            return unreadable_receipt(summary, str(error))
 
 
 class Receipts(JournalReader):
@@ -174,7 +176,8 @@ class Receipts(JournalReader):
             InvalidConfiguration: there is no journal.
             JournalTooNew: it was written by a newer version.
         """
-        return cls(SQLiteJournal(url, create=False), SystemClock())
+        journal = open_journal(url, create=False)
+        return cls(journal, journal.clock())
 
 
 def _utc(name: str, at: datetime | None) -> datetime | None:

@@ -636,7 +636,7 @@ class Actor:
 def abandon(gate: Gate) -> None:
     """Leave a gate as a killed process leaves it."""
     gate._driver.closing.set()
-    gate._driver.locks._close()
+    gate._driver.locks.lose()
     gate._driver.journal.close()
 
 

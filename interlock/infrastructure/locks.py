@@ -15,6 +15,7 @@ import secrets
 import socket
 import sys
 from pathlib import Path
+from typing import Protocol
 
 if sys.platform != "win32":
     import fcntl
@@ -37,8 +38,48 @@ def _realm() -> str:
     return hashlib.sha256(name.encode()).hexdigest()[:8]
 
 
-class LivenessLocks:
-    """The lock of one gate, and a way to ask about the locks of others.
+class Locks(Protocol):
+    """The liveness lock of one gate, and a way to ask about those of others; each journal has a kind of its own.
+
+    Attributes:
+        holder: the gate's random id.
+        handle: the name of its lock, as its claims have it; None where there are no locks.
+    """
+
+    holder: str
+    handle: str | None
+
+    def probe(self, handle: str) -> Liveness:
+        """Say whether the gate with this lock is alive, as far as can be told from here."""
+        ...
+
+    def ensure(self) -> None:
+        """Return if the lock is held, and take it again where it was lost.
+
+        Raises:
+            JournalUnavailable: it was lost and can't be taken again; nothing may be sent.
+        """
+        ...
+
+    def sweep(self) -> None:
+        """Remove what the dead left."""
+        ...
+
+    def renew_after_fork(self) -> None:
+        """Become another holder in a forked child."""
+        ...
+
+    def release(self) -> None:
+        """Drop the lock. Releasing twice does nothing."""
+        ...
+
+    def lose(self) -> None:
+        """Lose the lock as the holder's death loses it, for crash tests."""
+        ...
+
+
+class FileLocks:
+    """Locks that the operating system drops when their holder dies.
 
     Args:
         folder: where the lock files are; shared by all gates of one journal on this host.
@@ -62,7 +103,7 @@ class LivenessLocks:
             self._folder.mkdir(mode=0o700, exist_ok=True)
             while not self._lock_new_file():
                 # Somebody who sweeps dead locks took the file between our two calls. Ids are cheap.
-                self._close()
+                self.lose()
                 self.holder = secrets.token_hex(16)
         except OSError as error:
             raise JournalUnavailable(f"no lock can be made in {self._folder}: {error}; nothing was written") from error
@@ -108,6 +149,9 @@ class LivenessLocks:
             os.close(fd)
         return Liveness.GONE
 
+    def ensure(self) -> None:
+        """Do nothing: an operating-system lock is lost by death alone."""
+
     def sweep(self) -> None:
         """Remove the lock files of the dead, so that they do not pile up."""
         if sys.platform == "win32":
@@ -127,17 +171,18 @@ class LivenessLocks:
         The inherited descriptor is closed and *not* unlocked: an unlock would drop the parent's lock, and keeping it open would
         hide the parent's death.
         """
-        self._close()
+        self.lose()
         self._take()
 
     def release(self) -> None:
         """Remove the lock, and drop it. Releasing twice does nothing."""
         if self._fd is not None and self.handle is not None:
             self._path(self.handle).unlink(missing_ok=True)
-        self._close()
+        self.lose()
         self.handle = None
 
-    def _close(self) -> None:
+    def lose(self) -> None:
+        """Close the descriptor, as the holder's death does, and leave the file."""
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None

@@ -7,7 +7,6 @@ record said, and when.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -17,7 +16,7 @@ from interlock.domain.action import Checks, GatedAction, Status
 from interlock.domain.answers import Evidence, Settlement
 from interlock.domain.approvals import ApprovalReading
 from interlock.domain.premises import PremiseReading
-from interlock.domain.summary import IN_FLIGHT
+from interlock.domain.summary import IN_FLIGHT, ActionSummary
 
 ActionEvent = GatedAction.Event
 
@@ -182,23 +181,23 @@ def receipt_of(action: GatedAction) -> Receipt:
     )
 
 
-def unreadable_receipt(row: Mapping[str, Any], why: str) -> Receipt:
-    """Return what a summary row says of an action whose events can't be read; it is not valid, and claims nothing else."""
+def unreadable_receipt(summary: ActionSummary, why: str) -> Receipt:
+    """Return what the summary says of an action whose events can't be read; it is not valid, and claims nothing else."""
     return Receipt(
-        key=str(row["key"]),
-        action_id=str(row["action_id"]),
-        status=str(row["status"]),
+        key=str(summary.key),
+        action_id=str(summary.action_id),
+        status=str(summary.status),
         via=None,
         happened=Happened.UNKNOWN,
         authorized_when_fired=None,
         assumptions_held=None,
-        target=str(row["target"]),
-        subject=str(row["subject"]),
+        target=str(summary.target),
+        subject=str(summary.subject),
         parameters_json="{}",
         fingerprint="",
-        amount_minor=row["amount_minor"],
-        currency=row["currency"],
-        approval_id=str(row["approval_id"]),
+        amount_minor=summary.amount_minor,
+        currency=summary.currency,
+        approval_id=str(summary.approval_id),
         approval_held=False,
         evidence=None,
         refusal=None,

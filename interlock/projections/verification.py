@@ -17,6 +17,7 @@ from eventsourcing.domain import EventSourcingError
 from interlock.domain.action import LEGAL_IN, GatedAction, SendPurpose, Via, idempotency_key
 from interlock.domain.approvals import Approval
 from interlock.domain.records import leaf_hash, name_digest, record, running_hash, state_digest
+from interlock.domain.summary import ActionSummary, summarize
 from interlock.errors import JournalCorrupt
 
 PAGE = 2000
@@ -88,7 +89,7 @@ class LogRow(Protocol):
     """A row of the log, as it stands in the database."""
 
     @property
-    def position(self) -> int: ...  # noqa: D102 - the columns of ADR 2
+    def position(self) -> int | None: ...  # noqa: D102 - the columns of ADR 2
     @property
     def aggregate_id(self) -> str: ...  # noqa: D102
     @property
@@ -102,7 +103,7 @@ class LogRow(Protocol):
     @property
     def leaf_hash(self) -> bytes: ...  # noqa: D102
     @property
-    def running_hash(self) -> bytes: ...  # noqa: D102
+    def running_hash(self) -> bytes | None: ...  # noqa: D102
 
 
 class ReadableLog(Protocol):
@@ -114,6 +115,10 @@ class ReadableLog(Protocol):
         """Return rows of the log, by position."""
         ...
 
+    def rows_without_position(self, aggregate_id: UUID | None = None) -> list[Any]:
+        """Return rows that no sequencer has given a position yet."""
+        ...
+
     def domain_event(self, row: Any) -> Any:
         """Decode one row."""
         ...
@@ -122,12 +127,8 @@ class ReadableLog(Protocol):
         """Return which aggregate each taken name stands for."""
         ...
 
-    def summary_rows(self) -> Iterator[dict[str, Any]]:
-        """Return all summary rows."""
-        ...
-
-    def as_summary_row(self, action: GatedAction) -> dict[str, Any]:
-        """Return the row that an action should have."""
+    def all_summaries(self) -> Iterator[ActionSummary]:
+        """Return all summaries."""
         ...
 
 
@@ -170,16 +171,17 @@ class _Check:
                 self.broken.add(str(row.aggregate_id))
                 expected, running = expected + 1, None
                 continue
-            if action_id is None:
-                self._order(row, expected, running)
-            expected, running = row.position + 1, row.running_hash
+            if row.position is not None:
+                if action_id is None:
+                    self._order(row, row.position, expected, running)
+                expected, running = row.position + 1, row.running_hash
             if self._chain(row):
                 self._event(row, log)
 
-    def _order(self, row: LogRow, expected: int, running: bytes | None) -> None:
-        if row.position != expected:
-            self.add(FindingKind.POSITION, f"position {expected}", f"the next event stands at {row.position}")
-        elif (running is not None or row.position == 1) and running_hash(running, row.leaf_hash) != row.running_hash:
+    def _order(self, row: LogRow, position: int, expected: int, running: bytes | None) -> None:
+        if position != expected:
+            self.add(FindingKind.POSITION, f"position {expected}", f"the next event stands at {position}")
+        elif (running is not None or position == 1) and running_hash(running, row.leaf_hash) != row.running_hash:
             self.add(FindingKind.POSITION, _place(row), "it does not stand where it was recorded")
 
     def _chain(self, row: LogRow) -> bool:
@@ -264,18 +266,18 @@ class _Check:
 
     def rows(self, log: ReadableLog) -> None:
         seen: set[str] = set()
-        for row in log.summary_rows():
-            action = self.aggregates.get(row["action_id"])
-            seen.add(row["action_id"])
-            if row["action_id"] in self.broken:
+        for summary in log.all_summaries():
+            action = self.aggregates.get(summary.action_id)
+            seen.add(summary.action_id)
+            if summary.action_id in self.broken:
                 continue
             if not isinstance(action, GatedAction):
-                self.add(FindingKind.ROW, f"receipt {row['action_id']}", "there is no such action in the log")
+                self.add(FindingKind.ROW, f"receipt {summary.action_id}", "there is no such action in the log")
                 continue
-            wanted = log.as_summary_row(action)
-            wrong = sorted(name for name in wanted if wanted[name] != row[name])
+            wanted, there = asdict(summarize(action)), asdict(summary)
+            wrong = sorted(name for name in wanted if wanted[name] != there[name])
             if wrong:
-                self.add(FindingKind.ROW, f"receipt {row['action_id']}", f"{', '.join(wrong)} differ from the events")
+                self.add(FindingKind.ROW, f"receipt {summary.action_id}", f"{', '.join(wrong)} differ from the events")
         for action_id, action in self.aggregates.items():
             if isinstance(action, GatedAction) and action_id not in seen:
                 self.add(FindingKind.ROW, f"receipt {action_id}", "it is missing")
@@ -286,17 +288,18 @@ def _all_rows(log: ReadableLog, action_id: UUID | None) -> Iterator[LogRow]:
     while page := log.rows(after=after, limit=PAGE, aggregate_id=action_id):
         yield from page
         after = page[-1].position
+    yield from log.rows_without_position(action_id)
 
 
 _ROW_TYPES: dict[str, tuple[type, ...]] = {
-    "position": (int,),
+    "position": (int, type(None)),
     "aggregate_id": (str,),
     "version": (int,),
     "topic": (str,),
     "state": (bytes, type(None)),
     "state_digest": (bytes,),
     "leaf_hash": (bytes,),
-    "running_hash": (bytes,),
+    "running_hash": (bytes, type(None)),
 }
 
 
@@ -336,4 +339,5 @@ def _term(action: GatedAction) -> int:
 
 
 def _place(row: LogRow) -> str:
-    return f"position {row.position}, event {row.version} of {row.aggregate_id}"
+    place = f"position {row.position}" if row.position is not None else "no position yet"
+    return f"{place}, event {row.version} of {row.aggregate_id}"

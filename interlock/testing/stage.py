@@ -26,7 +26,7 @@ from interlock.domain.sending import CLAIM_MARGIN_S, Sender
 from interlock.driver import Driver, Registry
 from interlock.errors import ActionMismatch, JournalUnavailable, NotResolvable, OutcomeNotRecorded, PremiseUnreadable
 from interlock.gate import Gate
-from interlock.infrastructure.locks import LivenessLocks
+from interlock.infrastructure.locks import FileLocks
 from interlock.infrastructure.sqlite.journal import SQLiteJournal
 from interlock.testing.failures import GateViolation, TargetLies
 from interlock.testing.faults import Call, Fault, FaultyTarget, JournalFault, network_of, quiet
@@ -457,7 +457,7 @@ class Stage(Generic[W, T]):
 
     def _driver(self) -> Driver:
         registry = Registry({self.target.name: self.target}, self._policies(), {})
-        return Driver(self.journal, registry, LivenessLocks(self._holders), self.gate_clock)
+        return Driver(self.journal, registry, FileLocks(self._holders), self.gate_clock)
 
     def _policies(self) -> dict[str, PremisePolicy]:
         policies: tuple[PremisePolicy, ...] = (Strict(), self.inner.policy)

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from eventsourcing.persistence import StoredEvent
@@ -592,7 +592,7 @@ def test_i10_an_action_that_died_before_its_end_says_that_nothing_is_known(folde
 
 def test_i1_the_journal_commits_to_the_disk(folder: Path) -> None:
     """Every connection waits for the disk: a commit that a power cut can undo would let a second send through."""
-    with SQLiteJournal(f"sqlite:///{folder}/journal.db") as journal, journal._store.reading() as cursor:
+    with SQLiteJournal(f"sqlite:///{folder}/journal.db") as journal, cast("Any", journal._recorder).datastore.reading() as cursor:
         assert cursor.execute("PRAGMA synchronous").fetchone()[0] == 2
 
 

@@ -142,7 +142,7 @@ class Schedule:
             case "blind":
                 world.observe_faults.append(self.random.choice(list(ObserveFault)))
             case "lose-lock":
-                actor.gate._driver.locks._close()
+                actor.gate._driver.locks.lose()
 
 
 def _wrong(schedule: Schedule, last: Actor) -> list[str]:

@@ -424,7 +424,7 @@ def test_a_sender_that_lost_its_claim_sends_nothing_although_it_has_time_left(fo
         zombie = stage.actor()
 
         def taken_over() -> None:
-            zombie.gate._driver.locks._close()
+            zombie.gate._driver.locks.lose()
             assert _reason(stage.actor().recover()) == "settling"
 
         outcome = zombie.fire(interpose=once(requests.StillAt, taken_over))

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from interlock.domain.requests import Liveness
-from interlock.infrastructure.locks import LivenessLocks
+from interlock.infrastructure.locks import FileLocks
 from tests.integration.processes import (
     AMOUNT_MINOR,
     WRITE,
@@ -83,7 +83,7 @@ def test_two_gates_in_one_process_are_two_holders(world: World) -> None:
 
 def test_closed_gate_is_gone(tmp_path: Path) -> None:
     """A lock that was released is gone, with its file; releasing twice does nothing."""
-    one, other = LivenessLocks(tmp_path), LivenessLocks(tmp_path)
+    one, other = FileLocks(tmp_path), FileLocks(tmp_path)
     handle = one.handle
     assert handle is not None
     assert other.probe(handle) is Liveness.ALIVE
@@ -96,7 +96,7 @@ def test_closed_gate_is_gone(tmp_path: Path) -> None:
 
 def test_probing_is_no_holding(tmp_path: Path) -> None:
     """Asking about a dead holder, again and again and by several, neither revives it nor kills a living one."""
-    dead, one, other = (LivenessLocks(tmp_path) for _ in range(3))
+    dead, one, other = (FileLocks(tmp_path) for _ in range(3))
     handle, living = dead.handle, one.handle
     assert handle is not None
     assert living is not None
@@ -140,7 +140,7 @@ def fire_other_and_die(line: Line, world: World) -> None:
 @pytest.mark.parametrize("handle", ["00000000-" + 32 * "0", "", "no handle at all", "../../etc/passwd"])
 def test_lock_of_another_kernel_is_unknown(tmp_path: Path, handle: str) -> None:
     """Of a lock that another kernel made nothing can be said, whether or not a file of its name is here."""
-    locks = LivenessLocks(tmp_path)
+    locks = FileLocks(tmp_path)
     assert locks.probe(handle) is Liveness.UNKNOWN
     if handle.startswith("0000"):
         (tmp_path / f"{handle}.lock").touch()
@@ -166,10 +166,10 @@ def test_sweep_between_making_and_locking(tmp_path: Path) -> None:
     # An audit hook can't be removed; it is only disarmed.
     armed = True
     sys.addaudithook(sweep)
-    one = LivenessLocks(tmp_path)
+    one = FileLocks(tmp_path)
     armed = False
     assert swept
-    other = LivenessLocks(tmp_path)
+    other = FileLocks(tmp_path)
     assert one.handle is not None
     assert other.probe(one.handle) is Liveness.ALIVE
     one.release()

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from eventsourcing.persistence import PersistenceError
 from eventsourcing.sqlite import SQLiteConnection, SQLiteDatastore
 
 from interlock.errors import GateClosed, JournalUnavailable
@@ -203,16 +202,3 @@ def _identity(path: Path) -> tuple[int, int] | None:
     except OSError:
         return None
     return status.st_dev, status.st_ino
-
-
-@contextmanager
-def translated(doing: str) -> Generator[None]:
-    """Turn the database's errors into ours; `doing` says what was not done.
-
-    Raises:
-        JournalUnavailable: the database is down, full, read-only or too busy.
-    """
-    try:
-        yield
-    except (PersistenceError, sqlite3.Error) as error:
-        raise JournalUnavailable(f"the journal could not {doing}: {error}; nothing was sent for it") from error

@@ -28,7 +28,9 @@ def parse_url(url: str) -> DatabaseOptions:
     parts = urlsplit(url)
     if parts.scheme != "sqlite" or parts.netloc or not parts.path.strip("/"):
         # The URL itself stays out of the message: one of a database server holds a password.
-        raise InvalidConfiguration(f"a SQLite journal is named by sqlite:///path/to/file.db, not by a {parts.scheme!r} URL")
+        raise InvalidConfiguration(
+            f"a journal is named by sqlite:///path/to/file.db or postgresql://…, not by a {parts.scheme!r} URL of that form"
+        )
     options: dict[str, int] = {}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name not in ("busy_timeout_s", "max_page_count") or not value.isdecimal():

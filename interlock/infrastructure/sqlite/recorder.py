@@ -3,57 +3,25 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
-from eventsourcing.persistence import StoredEvent
+from eventsourcing.persistence import PersistenceError, StoredEvent
 from eventsourcing.sqlite import SQLiteApplicationRecorder
 
+from interlock.domain.action import GatedAction
 from interlock.domain.records import leaf_hash, record, running_hash, state_digest
 from interlock.domain.summary import ActionSummary
+from interlock.infrastructure.recording import SUMMARY_COLUMNS, Batch, Moved, Name, StoredRow, SummaryFilter
 from interlock.infrastructure.sqlite.connections import Datastore
-
-SUMMARY_COLUMNS = tuple(field.name for field in fields(ActionSummary))
 
 _UPSERT_SUMMARY = (
     f"INSERT INTO receipts ({', '.join(SUMMARY_COLUMNS)}) VALUES ({', '.join('?' * len(SUMMARY_COLUMNS))}) "
     f"ON CONFLICT (action_id) DO UPDATE SET {', '.join(f'{c} = excluded.{c}' for c in SUMMARY_COLUMNS[1:])}"
 )
-
-
-class Moved(Exception):
-    """Somebody else wrote to an aggregate, or took a name; nothing was written."""
-
-    def __init__(self, aggregate_id: UUID) -> None:
-        self.aggregate_id = aggregate_id
-        super().__init__(str(aggregate_id))
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """A name that an aggregate takes with its first event."""
-
-    kind: str
-    digest: bytes
-    aggregate_id: UUID
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    """What is written in one transaction, beside the events.
-
-    Args:
-        names: taken by new aggregates.
-        expected: the version that each aggregate has to be at; its transaction fails otherwise (I3, rule 5).
-        summary: the action's row.
-    """
-
-    names: tuple[Name, ...]
-    expected: tuple[tuple[UUID, int], ...]
-    summary: ActionSummary | None
 
 
 class Recorder(SQLiteApplicationRecorder):
@@ -62,6 +30,7 @@ class Recorder(SQLiteApplicationRecorder):
     `insert_events` is overridden and not `_insert_events`, which runs in a deferred transaction.
     """
 
+    errors: ClassVar[tuple[type[Exception], ...]] = (PersistenceError, sqlite3.Error)
     datastore: Datastore
 
     def __init__(self, datastore: Datastore, log: str) -> None:
@@ -87,7 +56,7 @@ class Recorder(SQLiteApplicationRecorder):
                 rows.append((*row, running))
             cursor.executemany("INSERT INTO stored_events VALUES (?, ?, ?, ?, ?, ?, ?, ?)", rows)
             if batch.summary is not None:
-                cursor.execute(_UPSERT_SUMMARY, summary_values(batch.summary))
+                cursor.execute(_UPSERT_SUMMARY, _summary_values(batch.summary))
         return range(last + 1, last + 1 + len(stored_events))
 
     def _row(self, position: int, event: StoredEvent, heads: dict[UUID, bytes | None]) -> tuple[Any, ...]:
@@ -105,10 +74,77 @@ class Recorder(SQLiteApplicationRecorder):
         leaf = heads[aggregate_id] = leaf_hash(header)
         return (position, aggregate_id.hex, event.originator_version, event.topic, event.state, digest, leaf)
 
-    def select_named(self, kind: str, digest: bytes) -> list[StoredEvent]:
+    def events_of(self, aggregate_id: UUID) -> list[StoredEvent]:
+        """Return the events of an aggregate, oldest first."""
+        with self.datastore.reading() as cursor:
+            return _events(cursor, aggregate_id.hex)
+
+    def events_named(self, kind: str, digest: bytes) -> list[StoredEvent]:
         """Return the events of the aggregate that has this name; none where the name is free."""
         with self.datastore.reading() as cursor:
             return _stored_events(cursor.execute(_SELECT_NAMED, (kind, digest)))
+
+    def named(self, kind: str, digest: bytes) -> UUID | None:
+        """Return the aggregate that has this name, whether its events can be read or not."""
+        with self.datastore.reading() as cursor:
+            row = cursor.execute("SELECT aggregate_id FROM names WHERE kind = ? AND digest = ?", (kind, digest)).fetchone()
+        return UUID(row[0]) if row else None
+
+    def version_of(self, aggregate_id: UUID) -> int:
+        """Return the latest version of an aggregate, 0 where there is none."""
+        sql = "SELECT max(originator_version) FROM stored_events WHERE originator_id = ?"
+        with self.datastore.reading() as cursor:
+            row = cursor.execute(sql, (aggregate_id.hex,)).fetchone()
+        return int(row[0] or 0)
+
+    def summaries(self, conditions: SummaryFilter, *, limit: int, after: str | None, newest_first: bool) -> list[ActionSummary]:
+        """Return a page of summaries, ordered by the time of the action's first event."""
+        where, values = _where(conditions)
+        if after is not None:
+            where.append("action_id < ?" if newest_first else "action_id > ?")
+            values.append(after)
+        clause = f"WHERE {' AND '.join(where)} " if where else ""
+        order = "DESC" if newest_first else "ASC"
+        sql = f"SELECT {', '.join(SUMMARY_COLUMNS)} FROM receipts {clause}ORDER BY action_id {order} LIMIT ?"
+        with self.datastore.reading() as cursor:
+            return [_summary(row) for row in cursor.execute(sql, (*values, limit))]
+
+    def replace_summaries(self, derive: Callable[[list[StoredEvent]], ActionSummary | None]) -> int:
+        """Derive all summaries again from the events, in one transaction; return how many actions there are."""
+        with self.datastore.immediate() as cursor:
+            cursor.execute("DELETE FROM receipts")
+            ids = cursor.execute(
+                "SELECT DISTINCT originator_id FROM stored_events WHERE topic = ?", (GatedAction.Intended.TOPIC,)
+            )
+            action_ids = [row[0] for row in ids]
+            for action_id in action_ids:
+                summary = derive(_events(cursor, action_id))
+                if summary is not None:
+                    cursor.execute(_UPSERT_SUMMARY, _summary_values(summary))
+        return len(action_ids)
+
+    def rows(self, *, after: int, limit: int, aggregate_id: UUID | None) -> list[StoredRow]:
+        """Return rows of the log, by position."""
+        where, values = "position > ?", [cast("Any", after)]
+        if aggregate_id is not None:
+            where, values = where + " AND originator_id = ?", [*values, aggregate_id.hex]
+        sql = f"SELECT * FROM stored_events WHERE {where} ORDER BY position LIMIT ?"
+        with self.datastore.reading() as cursor:
+            return [StoredRow(*row) for row in cursor.execute(sql, (*values, limit))]
+
+    def rows_without_position(self, aggregate_id: UUID | None) -> list[StoredRow]:
+        """Return nothing: a position comes with the event."""
+        del aggregate_id
+        return []
+
+    def names(self) -> dict[tuple[str, bytes], str]:
+        """Return which aggregate each taken name stands for."""
+        with self.datastore.reading() as cursor:
+            return {(row[0], row[1]): row[2] for row in cursor.execute("SELECT kind, digest, aggregate_id FROM names")}
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.datastore.close()
 
     def holds(self, event: StoredEvent) -> bool:
         """Whether exactly this event is stored: its salt is random, so equal bytes are our own (I8)."""
@@ -125,7 +161,7 @@ _ORDER = "ORDER BY originator_version"
 _SELECT_NAMED = f"{_SELECT} (SELECT aggregate_id FROM names WHERE kind = ? AND digest = ?) {_ORDER}"
 
 
-def select_events(cursor: sqlite3.Cursor, aggregate_id: str) -> list[StoredEvent]:
+def _events(cursor: sqlite3.Cursor, aggregate_id: str) -> list[StoredEvent]:
     """Return the events of an aggregate, inside a transaction that is open already."""
     return _stored_events(cursor.execute(f"{_SELECT} ? {_ORDER}", (aggregate_id,)))
 
@@ -134,10 +170,46 @@ def _stored_events(rows: Iterable[Any]) -> list[StoredEvent]:
     return [StoredEvent(UUID(row[0]), row[1], row[2], row[3]) for row in rows]
 
 
-def summary_values(summary: ActionSummary) -> tuple[Any, ...]:
+def _summary_values(summary: ActionSummary) -> tuple[Any, ...]:
     """Return the summary as the columns of its row."""
     values = (getattr(summary, column) for column in SUMMARY_COLUMNS)
     return tuple(value.isoformat(timespec="microseconds") if isinstance(value, datetime) else value for value in values)
+
+
+def _summary(row: sqlite3.Row) -> ActionSummary:
+    """Return a row as a summary. What somebody put there by hand and is no time stays as it is, for `verify` to name."""
+    values = dict(zip(SUMMARY_COLUMNS, row, strict=True))
+    values["attention"] = {0: False, 1: True}.get(values["attention"], values["attention"])
+    for column in _TIMES:
+        with suppress(TypeError, ValueError):
+            values[column] = datetime.fromisoformat(values[column])
+    return ActionSummary(**values)
+
+
+_TIMES = ("claim_expires_at", "intended_at", "changed_at")
+
+_CONDITIONS = {
+    "status": "status = ?",
+    "approval_id": "approval_id = ?",
+    "target": "target = ?",
+    "attention": "attention = ?",
+    "intended_from": "intended_at >= ?",
+    "intended_until": "intended_at < ?",
+    "min_amount_minor": "amount_minor >= ?",
+    "max_amount_minor": "amount_minor <= ?",
+}
+
+
+def _where(conditions: SummaryFilter) -> tuple[list[str], list[Any]]:
+    given = {name: value for name in _CONDITIONS if (value := getattr(conditions, name)) is not None}
+    where = [_CONDITIONS[name] for name in given]
+    # SQLite uses a partial index only where the query says the index's own condition; it concludes nothing from a parameter.
+    if conditions.status not in (None, "COMMITTED"):
+        where.append("status <> 'COMMITTED'")
+    if conditions.attention:
+        where.append("attention = 1")
+    values = [value.isoformat(timespec="microseconds") if isinstance(value, datetime) else value for value in given.values()]
+    return where, values
 
 
 def _require_versions(cursor: sqlite3.Cursor, expected: Sequence[tuple[UUID, int]]) -> dict[UUID, bytes | None]:

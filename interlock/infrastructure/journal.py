@@ -1,0 +1,235 @@
+"""The journal: loads aggregates, appends their events, finds actions. What differs between databases is in their recorders."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, Self, TypeVar, cast
+from uuid import UUID
+
+from eventsourcing.domain import BaseAggregate, CanMutateAggregate
+from eventsourcing.persistence import ApplicationRecorder, StoredEvent
+
+from interlock.domain.action import GatedAction
+from interlock.domain.approvals import Approval
+from interlock.domain.records import name_digest
+from interlock.domain.requests import AppendAnswer
+from interlock.domain.summary import ActionSummary, summarize
+from interlock.errors import GateClosed, JournalCorrupt, JournalUnavailable
+from interlock.infrastructure.application import JournalApplication
+from interlock.infrastructure.clock import Clock
+from interlock.infrastructure.locks import Locks
+from interlock.infrastructure.recording import Batch, JournalRecorder, Moved, Name, StoredRow, SummaryFilter
+
+A = TypeVar("A", GatedAction, Approval)
+
+
+class Journal(ABC):
+    """The event store. Threads share one, and a forked child may go on with it.
+
+    Args:
+        log_id: the journal's id, which is in every record that is hashed.
+        recorder: its database.
+    """
+
+    def __init__(self, log_id: str, recorder: JournalRecorder) -> None:
+        self.log_id = log_id
+        self._lock = threading.Lock()
+        self._application: JournalApplication | None = JournalApplication(cast("ApplicationRecorder", recorder))
+
+    @abstractmethod
+    def take_lock(self) -> Locks:
+        """Return a liveness lock of a new holder."""
+
+    @abstractmethod
+    def clock(self) -> Clock:
+        """Return the journal's clock: all gates on one journal go by it."""
+
+    def __enter__(self) -> Self:
+        """Return the journal."""
+        return self
+
+    def __exit__(self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None) -> None:
+        """Close the journal."""
+        self.close()
+
+    def close(self) -> None:
+        """Close all connections. Closing twice does nothing."""
+        with self._lock:
+            if self._application is not None:
+                self._recorder.close()
+                self._application.close()
+                self._application = None
+
+    def find_action(self, key: str) -> GatedAction | None:
+        """Return the action that has this key, or None."""
+        return self._named("action", key, GatedAction)
+
+    def id_of(self, key: str) -> UUID | None:
+        """Return the id of the action that has this key, whether its events can be read or not; None where the key is free."""
+        with self._translated("be read"):
+            return self._recorder.named("action", name_digest(self.log_id, "action", key))
+
+    def load_action(self, action_id: UUID) -> GatedAction:
+        """Return an action whose id came from this journal.
+
+        Raises:
+            JournalCorrupt: there is no such action, or it can't be read.
+        """
+        with self._translated("be read"):
+            events = self._recorder.events_of(action_id)
+        action = self._project(events, GatedAction)
+        if action is None:
+            raise JournalCorrupt(f"the journal has no action {action_id}; nothing was sent, run `interlock verify`")
+        return action
+
+    def find_approval(self, approval_id: str) -> Approval | None:
+        """Return the approval that has this id, or None."""
+        return self._named("approval", approval_id, Approval)
+
+    def version_of(self, aggregate_id: UUID) -> int:
+        """Return the latest version of an aggregate, 0 where there is none."""
+        with self._translated("be read"):
+            return self._recorder.version_of(aggregate_id)
+
+    def append(self, action: GatedAction | None, approval: Approval | None = None) -> AppendAnswer:
+        """Write the pending events of both in one transaction, or none of them.
+
+        An approval without pending events is asserted: the transaction fails unless its version is the latest (I3).
+
+        Raises:
+            JournalUnavailable: nothing was written, as far as could be read back (I8).
+        """
+        aggregates: list[BaseAggregate[UUID]] = [aggregate for aggregate in (action, approval) if aggregate is not None]
+        events = [event for aggregate in aggregates for event in aggregate.pending_events]
+        mapper, recorder = self._app.mapper, self._recorder
+        stored = [mapper.to_stored_event(event) for event in events]
+        batch = Batch(
+            names=tuple(name for aggregate in aggregates if (name := self._new_name(aggregate)) is not None),
+            expected=tuple((aggregate.id, aggregate.version - len(aggregate.pending_events)) for aggregate in aggregates),
+            summary=summarize(action) if action is not None else None,
+            approval_id=approval.id if approval is not None else None,
+        )
+        try:
+            recorder.insert_events(stored, batch=batch)
+        except Moved as moved:
+            mine = action is not None and moved.aggregate_id == action.id
+            return AppendAnswer.ACTION_MOVED if mine else AppendAnswer.APPROVAL_MOVED
+        except recorder.errors as error:
+            self._read_back(recorder, stored, error)
+        for aggregate in aggregates:
+            aggregate.collect_events()
+        return AppendAnswer.APPENDED
+
+    def summaries(
+        self, conditions: SummaryFilter, *, limit: int, after: str | None = None, newest_first: bool = True
+    ) -> list[ActionSummary]:
+        """Return a page of summaries, ordered by the time of the action's first event."""
+        with self._translated("be read"):
+            return self._recorder.summaries(conditions, limit=limit, after=after, newest_first=newest_first)
+
+    def find(self, conditions: SummaryFilter, *, limit: int, after: UUID | None = None) -> list[UUID]:
+        """Return a page of ids, oldest first."""
+        page = self.summaries(conditions, limit=limit, after=after.hex if after else None, newest_first=False)
+        return [UUID(summary.action_id) for summary in page]
+
+    def all_summaries(self) -> Iterator[ActionSummary]:
+        """Return all summaries, oldest action first."""
+        after: str | None = None
+        while page := self.summaries(SummaryFilter(), limit=1000, after=after, newest_first=False):
+            yield from page
+            after = page[-1].action_id
+
+    def rebuild_summaries(self) -> int:
+        """Drop all summaries and derive them again from the events. Returns how many there are."""
+        with self._translated("rebuild its receipts"):
+            return self._recorder.replace_summaries(self._derive_summary)
+
+    def rows(self, *, after: int = 0, limit: int = 1000, aggregate_id: UUID | None = None) -> list[StoredRow]:
+        """Return rows of the log as they stand, by position, without decoding them."""
+        with self._translated("be read"):
+            return self._recorder.rows(after=after, limit=limit, aggregate_id=aggregate_id)
+
+    def rows_without_position(self, aggregate_id: UUID | None = None) -> list[StoredRow]:
+        """Return rows of the log that no sequencer has given a position yet; none on SQLite."""
+        with self._translated("be read"):
+            return self._recorder.rows_without_position(aggregate_id)
+
+    def names(self) -> dict[tuple[str, bytes], str]:
+        """Return which aggregate each taken name stands for."""
+        with self._translated("be read"):
+            return self._recorder.names()
+
+    def domain_event(self, row: StoredRow) -> Any:
+        """Decode one row of the log.
+
+        Raises:
+            JournalCorrupt: it is not what it says it is.
+        """
+        return self._app.mapper.to_domain_event(StoredEvent(UUID(row.aggregate_id), row.version, row.topic, row.state or b""))
+
+    def _derive_summary(self, events: Sequence[StoredEvent]) -> ActionSummary | None:
+        action = self._project(events, GatedAction)
+        return None if action is None else summarize(action)
+
+    def _read_back(self, recorder: JournalRecorder, stored: Sequence[StoredEvent], error: Exception) -> None:
+        """Return if the events are stored although their acknowledgement was lost (I8).
+
+        Raises:
+            JournalUnavailable: they are not, or it can't be read.
+        """
+        if not stored:
+            raise JournalUnavailable(f"the journal could not be asked: {error}; nothing was sent for it") from error
+        with self._translated("be read back after a failed append, so it is not known whether that was written"):
+            durable = recorder.holds(stored[-1])
+        if not durable:
+            raise JournalUnavailable(f"the journal could not be written: {error}; nothing was written") from error
+
+    def _new_name(self, aggregate: BaseAggregate[UUID]) -> Name | None:
+        if not aggregate.pending_events or aggregate.pending_events[0].originator_version != aggregate.INITIAL_VERSION:
+            return None
+        kind, name = (
+            ("action", aggregate.key)
+            if isinstance(aggregate, GatedAction)
+            else ("approval", cast("Approval", aggregate).approval_id)
+        )
+        return Name(kind, name_digest(self.log_id, kind, name), aggregate.id)
+
+    def _named(self, kind: str, name: str, aggregate_type: type[A]) -> A | None:
+        with self._translated("be read"):
+            events = self._recorder.events_named(kind, name_digest(self.log_id, kind, name))
+        return self._project(events, aggregate_type)
+
+    def _project(self, events: Sequence[StoredEvent], aggregate_type: type[A]) -> A | None:
+        aggregate: Any = None
+        for event in map(self._app.mapper.to_domain_event, events):
+            aggregate = cast("CanMutateAggregate[UUID]", event).mutate(aggregate)
+        if aggregate is not None and not isinstance(aggregate, aggregate_type):
+            raise JournalCorrupt(f"{aggregate.id} is no {aggregate_type.__name__}; nothing was sent, run `interlock verify`")
+        return aggregate
+
+    @contextmanager
+    def _translated(self, doing: str) -> Generator[None]:
+        """Turn the database's errors into ours; `doing` says what was not done.
+
+        Raises:
+            JournalUnavailable: the database is down, full, read-only or too busy.
+        """
+        errors = self._recorder.errors
+        try:
+            yield
+        except errors as error:
+            raise JournalUnavailable(f"the journal could not {doing}: {error}; nothing was sent for it") from error
+
+    @property
+    def _app(self) -> JournalApplication:
+        if self._application is None:
+            raise GateClosed("the journal is closed; nothing was written or sent")
+        return self._application
+
+    @property
+    def _recorder(self) -> JournalRecorder:
+        return cast("JournalRecorder", self._app.recorder)

@@ -1,0 +1,1 @@
+"""The journal on PostgreSQL: many machines. Extra `postgres`."""

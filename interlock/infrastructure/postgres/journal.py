@@ -1,0 +1,66 @@
+"""The journal on PostgreSQL: many machines, and writers that commit side by side."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from interlock.infrastructure.journal import Journal
+from interlock.infrastructure.postgres.clock import DatabaseClock
+from interlock.infrastructure.postgres.connections import Connections, parse_url
+from interlock.infrastructure.postgres.locks import SessionLocks
+from interlock.infrastructure.postgres.recorder import Recorder
+from interlock.infrastructure.postgres.schema import create_or_check
+
+
+class PostgresJournal(Journal):
+    """The event store in one schema of a PostgreSQL database.
+
+    Args:
+        url: `postgresql://…` with everything that libpq knows; `schema` and `max_connections` are options of ours.
+        create: whether to make the schema where there is none.
+
+    Raises:
+        InvalidConfiguration: the URL or the schema is not a journal's.
+        JournalTooNew: it was made by a newer version.
+        JournalOutdated: it was made by an older one.
+        JournalUnavailable: the database can't be reached.
+    """
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        self._options = parse_url(url)
+        log_id = create_or_check(self._options, create=create)
+        self._connections = Connections(self._options)
+        self._postgres = Recorder(self._connections)
+        super().__init__(log_id, self._postgres)
+
+    def take_lock(self) -> SessionLocks:
+        """Return a lock of a new holder, on a connection of its own.
+
+        Raises:
+            InvalidConfiguration: a transaction-pooling proxy stands in between.
+            JournalUnavailable: the database can't be reached.
+        """
+        return SessionLocks(self._options, self._connections, self.log_id)
+
+    def clock(self) -> DatabaseClock:
+        """Return the database's clock.
+
+        Raises:
+            JournalUnavailable: it can't be read.
+        """
+        return DatabaseClock(self._read_clock)
+
+    def sequence(self, at_most: int = 1000) -> int:
+        """Give events that no transaction can come before any more their positions; return how many.
+
+        One process does it at a time, and the others get 0.
+
+        Args:
+            at_most: how many.
+        """
+        with self._translated("give its events their positions"):
+            return self._postgres.sequence(at_most)
+
+    def _read_clock(self) -> datetime:
+        with self._translated("be read"):
+            return self._postgres.now()

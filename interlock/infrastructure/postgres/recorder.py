@@ -1,0 +1,280 @@
+"""The recorder: all that one commit needs in one statement, and no writer waits for another, except on one approval."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import astuple
+from datetime import UTC, datetime
+from typing import Any, ClassVar, cast
+from uuid import UUID
+
+import psycopg
+from eventsourcing.persistence import ApplicationRecorder, PersistenceError, StoredEvent
+from psycopg import errors
+
+from interlock.domain.action import GatedAction
+from interlock.domain.summary import ActionSummary
+from interlock.infrastructure.postgres.connections import Connection, Connections
+from interlock.infrastructure.recording import SUMMARY_COLUMNS, Batch, Moved, StoredRow, SummaryFilter
+
+LAST_WORD_S = 5.0
+"""For how long a session whose answer was lost is waited for before it is known what it wrote."""
+
+_APPEND = f"SELECT append_events({', '.join(['%s'] * (10 + len(SUMMARY_COLUMNS)))})".encode()
+_NO_SUMMARY = (None,) * len(SUMMARY_COLUMNS)
+
+_SELECT = "SELECT originator_id, originator_version, topic, state FROM stored_events WHERE originator_id ="
+_ORDER = "ORDER BY originator_version"
+_SELECT_EVENTS = f"{_SELECT} %s {_ORDER}"
+_SELECT_NAMED = f"{_SELECT} (SELECT aggregate_id FROM names WHERE kind = %s AND digest = %s) {_ORDER}"
+
+_ROW = "originator_id, originator_version, topic, state, state_digest, leaf_hash"
+
+
+class Recorder(ApplicationRecorder):
+    """A recorder of our own under eventsourcing's application.
+
+    The stock one locks the whole table and notifies in every write, so that all writers stand in line, and tries a failed write
+    again by itself, so that an event that was stored is reported as an error.
+    """
+
+    errors: ClassVar[tuple[type[Exception], ...]] = (PersistenceError, psycopg.Error)
+
+    def __init__(self, connections: Connections) -> None:
+        super().__init__()
+        self.connections = connections
+
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
+        """Write the events and their batch, or nothing.
+
+        Raises:
+            Moved: an aggregate is not at the expected version, or a name is taken.
+        """
+        batch: Batch = kwargs["batch"]
+        moved = self._append(_arguments(stored_events, batch), batch)
+        if moved:
+            raise Moved(batch.expected[moved - 1][0])
+        return None
+
+    def _append(self, arguments: tuple[Any, ...], batch: Batch) -> int:
+        with self.connections.lend() as connection:
+            try:
+                return int(_one(connection.execute(_APPEND, arguments, prepare=True)))
+            except (errors.UniqueViolation, errors.DeadlockDetected) as error:
+                # An approval's writers stand in line, so that it is the action's version or a name that another one took.
+                raise Moved(batch.expected[0][0]) from error
+            except psycopg.OperationalError:
+                self._await_last_word(connection)
+                raise
+
+    def _await_last_word(self, lost: Connection) -> None:
+        """See the end of a session whose answer was lost, so that what is read back afterwards can't change any more (I8)."""
+        if not lost.closed:
+            return  # the server itself said no
+        pid = lost.info.backend_pid
+        until_s = time.monotonic() + LAST_WORD_S
+        with self.connections.lend() as connection:
+            while connection.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = %s", (pid,)).fetchone():
+                if time.monotonic() >= until_s:
+                    return
+                time.sleep(0.01)
+
+    def events_of(self, aggregate_id: UUID) -> list[StoredEvent]:
+        """Return the events of an aggregate, oldest first."""
+        return self._events(_SELECT_EVENTS, (aggregate_id,))
+
+    def events_named(self, kind: str, digest: bytes) -> list[StoredEvent]:
+        """Return the events of the aggregate that has this name; none where the name is free."""
+        return self._events(_SELECT_NAMED, (kind, digest))
+
+    def named(self, kind: str, digest: bytes) -> UUID | None:
+        """Return the aggregate that has this name, whether its events can be read or not."""
+        rows = self._rows("SELECT aggregate_id FROM names WHERE kind = %s AND digest = %s", (kind, digest))
+        return rows[0][0] if rows else None
+
+    def version_of(self, aggregate_id: UUID) -> int:
+        """Return the latest version of an aggregate, 0 where there is none."""
+        rows = self._rows("SELECT max(originator_version) FROM stored_events WHERE originator_id = %s", (aggregate_id,))
+        return int(rows[0][0] or 0)
+
+    def holds(self, event: StoredEvent) -> bool:
+        """Whether exactly this event is stored: its salt is random, so equal bytes are our own (I8)."""
+        sql = "SELECT state FROM stored_events WHERE originator_id = %s AND originator_version = %s"
+        rows = self._rows(sql, (event.originator_id, event.originator_version))
+        return bool(rows) and rows[0][0] == event.state
+
+    def summaries(self, conditions: SummaryFilter, *, limit: int, after: str | None, newest_first: bool) -> list[ActionSummary]:
+        """Return a page of summaries, ordered by the time of the action's first event."""
+        where, values = _where(conditions)
+        if after is not None:
+            where.append("action_id < %s" if newest_first else "action_id > %s")
+            values.append(UUID(after))
+        clause = f"WHERE {' AND '.join(where)} " if where else ""
+        order = "DESC" if newest_first else "ASC"
+        sql = f"SELECT {', '.join(SUMMARY_COLUMNS)} FROM receipts {clause}ORDER BY action_id {order} LIMIT %s"
+        return [_summary(row) for row in self._rows(sql, (*values, limit))]
+
+    def replace_summaries(self, derive: Callable[[list[StoredEvent]], ActionSummary | None]) -> int:
+        """Derive all summaries again from the events, in one transaction; return how many actions there are.
+
+        Raises:
+            JournalUnavailable: the database can't.
+        """
+        columns, marks = ", ".join(SUMMARY_COLUMNS), ", ".join(["%s"] * len(SUMMARY_COLUMNS))
+        insert = f"INSERT INTO receipts ({columns}) VALUES ({marks})".encode()
+        with self.connections.lend() as connection, connection.transaction():
+            # What is written meanwhile waits for the end, or a row of the past would overwrite it.
+            connection.execute("LOCK TABLE receipts IN SHARE ROW EXCLUSIVE MODE")
+            connection.execute("DELETE FROM receipts")
+            ids = connection.execute(
+                "SELECT DISTINCT originator_id FROM stored_events WHERE topic = %s", (GatedAction.Intended.TOPIC,)
+            ).fetchall()
+            for (action_id,) in ids:
+                summary = derive(_stored(connection.execute(_SELECT_EVENTS.encode(), (action_id,)).fetchall()))
+                if summary is not None:
+                    connection.execute(insert, _summary_values(summary))
+        return len(ids)
+
+    def rows(self, *, after: int, limit: int, aggregate_id: UUID | None) -> list[StoredRow]:
+        """Return rows of the log that have a position, by position. A missing event is a row of nothing but its place."""
+        columns = ", ".join(f"e.{column}" for column in _ROW.split(", "))
+        one = "" if aggregate_id is None else "AND p.originator_id = %s "
+        sql = (
+            f"SELECT p.position, {columns}, p.running_hash FROM positions p LEFT JOIN stored_events e "
+            f"USING (originator_id, originator_version) WHERE p.position > %s {one}ORDER BY p.position LIMIT %s"
+        )
+        values = (after, limit) if aggregate_id is None else (after, aggregate_id, limit)
+        return [_stored_row(row) for row in self._rows(sql, values)]
+
+    def rows_without_position(self, aggregate_id: UUID | None) -> list[StoredRow]:
+        """Return rows of the log that the sequencer has not come to, or has passed over."""
+        one, values = ("", ()) if aggregate_id is None else ("AND e.originator_id = %s ", (aggregate_id,))
+        columns = ", ".join(f"e.{column}" for column in _ROW.split(", "))
+        sql = (
+            f"SELECT NULL, {columns}, NULL FROM stored_events e LEFT JOIN positions p USING (originator_id, originator_version) "
+            f"WHERE p.position IS NULL {one}ORDER BY e.commit_order, e.arrival"
+        )
+        return [_stored_row(row) for row in self._rows(sql, values)]
+
+    def names(self) -> dict[tuple[str, bytes], str]:
+        """Return which aggregate each taken name stands for."""
+        return {(row[0], row[1]): row[2].hex for row in self._rows("SELECT kind, digest, aggregate_id FROM names")}
+
+    def sequence(self, at_most: int = 1000) -> int:
+        """Give positions to events that are behind the oldest running transaction; return how many.
+
+        Args:
+            at_most: how many.
+        """
+        return int(self._rows("SELECT sequence_events(%s)", (at_most,))[0][0])
+
+    def now(self) -> datetime:
+        """Return the database's time."""
+        return cast("datetime", self._rows("SELECT clock_timestamp()")[0][0])
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.connections.close()
+
+    def _events(self, sql: str, values: tuple[Any, ...]) -> list[StoredEvent]:
+        return _stored(self._rows(sql, values))
+
+    def _rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+        with self.connections.lend() as connection:
+            return connection.execute(sql.encode(), values).fetchall()
+
+    # --- what eventsourcing asks of a recorder, and the journal does not
+
+    def select_events(
+        self,
+        originator_id: UUID | str,
+        *,
+        gt: int | None = None,
+        lte: int | None = None,
+        desc: bool = False,
+        limit: int | None = None,
+    ) -> Sequence[StoredEvent]:
+        """Return an aggregate's events; see `eventsourcing.persistence.AggregateRecorder`."""
+        events = self.events_of(UUID(str(originator_id)))
+        chosen = [e for e in events if (gt is None or e.originator_version > gt) and (lte is None or e.originator_version <= lte)]
+        return (chosen[::-1] if desc else chosen)[:limit]
+
+    def select_notifications(self, *_: Any, **__: Any) -> Any:
+        """Raise: what follows the log reads it behind the watermark."""
+        raise NotImplementedError
+
+    def max_notification_id(self) -> int | None:
+        """Raise, as `select_notifications`."""
+        raise NotImplementedError
+
+    def subscribe(self, *_: Any, **__: Any) -> Any:
+        """Raise, as `select_notifications`."""
+        raise NotImplementedError
+
+
+def _arguments(stored_events: Sequence[StoredEvent], batch: Batch) -> tuple[Any, ...]:
+    return (
+        [event.originator_id for event in stored_events],
+        [event.originator_version for event in stored_events],
+        [event.topic for event in stored_events],
+        [event.state for event in stored_events],
+        [name.kind for name in batch.names],
+        [name.digest for name in batch.names],
+        [name.aggregate_id for name in batch.names],
+        [aggregate_id for aggregate_id, _ in batch.expected],
+        [version for _, version in batch.expected],
+        batch.approval_id,
+        *(_NO_SUMMARY if batch.summary is None else _summary_values(batch.summary)),
+    )
+
+
+def _summary_values(summary: ActionSummary) -> tuple[Any, ...]:
+    return (UUID(summary.action_id), *astuple(summary)[1:])
+
+
+def _summary(row: tuple[Any, ...]) -> ActionSummary:
+    values = dict(zip(SUMMARY_COLUMNS, row, strict=True))
+    values["action_id"] = values["action_id"].hex
+    for column in ("claim_expires_at", "intended_at", "changed_at"):
+        if values[column] is not None:
+            values[column] = values[column].astimezone(UTC)
+    return ActionSummary(**values)
+
+
+def _stored(rows: Sequence[tuple[Any, ...]]) -> list[StoredEvent]:
+    return [StoredEvent(row[0], row[1], row[2], row[3]) for row in rows]
+
+
+def _stored_row(row: tuple[Any, ...]) -> StoredRow:
+    position, aggregate_id, *rest = row
+    return StoredRow(position, aggregate_id.hex if aggregate_id else aggregate_id, *rest)
+
+
+def _one(cursor: psycopg.Cursor[tuple[Any, ...]]) -> Any:
+    row = cursor.fetchone()
+    assert row is not None, "it returns one row"
+    return row[0]
+
+
+_CONDITIONS = {
+    "status": "status = %s",
+    "approval_id": "approval_id = %s",
+    "target": "target = %s",
+    "attention": "attention = %s",
+    "intended_from": "intended_at >= %s",
+    "intended_until": "intended_at < %s",
+    "min_amount_minor": "amount_minor >= %s",
+    "max_amount_minor": "amount_minor <= %s",
+}
+
+
+def _where(conditions: SummaryFilter) -> tuple[list[str], list[Any]]:
+    given = {name: value for name in _CONDITIONS if (value := getattr(conditions, name)) is not None}
+    where = [_CONDITIONS[name] for name in given]
+    # A prepared statement's generic plan can't conclude a partial index's condition from a parameter.
+    if conditions.status not in (None, "COMMITTED"):
+        where.append("status <> 'COMMITTED'")
+    if conditions.attention:
+        where.append("attention")
+    return where, list(given.values())

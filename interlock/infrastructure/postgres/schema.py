@@ -1,0 +1,179 @@
+"""The schema: made, checked and brought up to date by the SQL files in `migrations`."""
+
+from __future__ import annotations
+
+import uuid
+from importlib import resources
+from typing import NamedTuple
+
+import psycopg
+from psycopg import sql
+
+from interlock.errors import InvalidConfiguration, JournalOutdated, JournalTooNew, JournalUnavailable
+from interlock.infrastructure.postgres.connections import Connection, DatabaseOptions, connect
+
+MIN_SERVER_VERSION = 140_000
+
+
+class Migration(NamedTuple):
+    """One version of the schema."""
+
+    version: int
+    statements: str
+
+
+def migrations() -> list[Migration]:
+    """Return all versions, oldest first."""
+    folder = resources.files("interlock.infrastructure.postgres.migrations")
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    return [Migration(int(file.name[:4]), file.read_text(encoding="utf-8")) for file in files]
+
+
+SCHEMA_VERSION = migrations()[-1].version
+
+
+def create_or_check(options: DatabaseOptions, *, create: bool) -> str:
+    """Make the schema where there is none, check its version where there is one, and return the journal's id.
+
+    Raises:
+        InvalidConfiguration: there is no journal and `create` is False, the schema is of something else, or the server is too
+            old.
+        JournalTooNew: it was made by a newer version of Interlock.
+        JournalOutdated: it was made by an older one, and has to be upgraded first.
+        JournalUnavailable: the server can't be asked.
+    """
+    try:
+        with connect(options) as connection:
+            _require_server(connection)
+            version = _version(connection, options.schema)
+            if version == 0 and not create:
+                raise InvalidConfiguration(f"there is no journal in schema {options.schema!r}; nothing was written")
+            if version == 0:
+                _apply(connection, options.schema)
+            elif version < SCHEMA_VERSION:
+                raise JournalOutdated(
+                    f"the journal in schema {options.schema!r} has version {version}, and this version of Interlock needs "
+                    f"{SCHEMA_VERSION}; nothing was written or sent. Run `interlock db upgrade` while no older version runs"
+                )
+            _require_own_cluster(connection)
+            return str(_one(connection, "SELECT log FROM journal"))
+    except psycopg.Error as error:
+        raise JournalUnavailable(f"the journal can't be used: {str(error).strip()}; nothing was written or sent") from error
+
+
+def upgrade(options: DatabaseOptions) -> tuple[int, int]:
+    """Bring a journal up to date, or make it.
+
+    Returns:
+        The version before and after; 0 before where there was none.
+
+    Raises:
+        JournalTooNew: it was made by a newer version of Interlock.
+        JournalUnavailable: the server can't be asked, or the role may not change the schema.
+    """
+    try:
+        with connect(options) as connection:
+            _require_server(connection)
+            before = _version(connection, options.schema)
+            _apply(connection, options.schema)
+            _adopt(connection)
+            return before, _version(connection, options.schema)
+    except psycopg.Error as error:
+        raise JournalUnavailable(f"the journal can't be upgraded: {str(error).strip()}; nothing was changed") from error
+
+
+def grant(options: DatabaseOptions, role: str) -> None:
+    """Give a role what a gate needs and no more: it can add to the log, and not change it (I9).
+
+    Raises:
+        JournalUnavailable: there is no such role, or it may not be given these rights.
+    """
+    to = sql.Identifier(role)
+    schema = sql.Identifier(options.schema)
+    statements = (
+        "GRANT USAGE ON SCHEMA {schema} TO {to}",
+        "GRANT SELECT, INSERT ON stored_events, names, positions TO {to}",
+        "GRANT SELECT ON journal, migrations TO {to}",
+        "GRANT SELECT, INSERT, UPDATE, DELETE ON receipts TO {to}",
+        "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {to}",
+    )
+    try:
+        with connect(options) as connection, connection.transaction():
+            for statement in statements:
+                connection.execute(sql.SQL(statement).format(schema=schema, to=to))
+    except psycopg.Error as error:
+        raise JournalUnavailable(f"no rights could be given to {role!r}: {str(error).strip()}; nothing was changed") from error
+
+
+def _apply(connection: Connection, schema: str) -> None:
+    """Apply what is missing, in one transaction; several processes may try at once, and one does it."""
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('interlock schema ' || %s, 0))", (schema,))
+        done = _version(connection, schema)
+        if done == 0:
+            connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+        for migration in migrations():
+            if migration.version > done:
+                connection.execute(migration.statements.encode())
+                connection.execute("INSERT INTO migrations (version) VALUES (%s)", (migration.version,))
+        if done == 0:
+            connection.execute("INSERT INTO journal (log) VALUES (%s)", (uuid.uuid4().urn,))
+
+
+def _version(connection: Connection, schema: str) -> int:
+    """Return the version of the journal that is there, 0 where there is none.
+
+    Raises:
+        InvalidConfiguration: the schema holds something else.
+        JournalTooNew: it is a newer one.
+    """
+    tables = {
+        str(row[0]) for row in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
+    }
+    if not tables:
+        return 0
+    if not {"journal", "migrations", "stored_events"} <= tables:
+        raise InvalidConfiguration(f"the schema {schema!r} holds tables of something else; nothing was written")
+    version = int(str(_one(connection, "SELECT max(version) FROM migrations")))
+    if version > SCHEMA_VERSION:
+        raise JournalTooNew(
+            f"the journal in schema {schema!r} has version {version}, and this version of Interlock knows {SCHEMA_VERSION}; "
+            "nothing was read or written, upgrade interlock-gate"
+        )
+    return version
+
+
+def _require_server(connection: Connection) -> None:
+    if connection.info.server_version < MIN_SERVER_VERSION:
+        raise InvalidConfiguration(
+            f"the server is PostgreSQL {connection.info.server_version // 10_000}, and the journal needs 14 or newer"
+        )
+
+
+_AHEAD = """
+    SELECT commit_order_from + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+        <= (SELECT coalesce(max(commit_order), -1) FROM stored_events) FROM journal
+"""
+
+
+def _require_own_cluster(connection: Connection) -> None:
+    """Raise where a dump came from a cluster whose transactions had higher numbers: followers would pass over new events."""
+    if _one(connection, _AHEAD):
+        raise JournalOutdated(
+            "this journal was restored from another cluster's dump; nothing was written or sent. Run `interlock db upgrade`, "
+            "which lets it go on above the transaction numbers that it brought along"
+        )
+
+
+def _adopt(connection: Connection) -> None:
+    with connection.transaction():
+        if _one(connection, _AHEAD):
+            connection.execute(
+                "UPDATE journal SET commit_order_from = commit_order_from + 1 + (SELECT max(commit_order) FROM stored_events)"
+            )
+
+
+def _one(connection: Connection, statement: str) -> object:
+    row = connection.execute(statement.encode()).fetchone()
+    assert row is not None, "it returns one row"
+    return row[0]

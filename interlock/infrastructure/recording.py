@@ -1,0 +1,139 @@
+"""What a journal records, and how its recorder is asked for it; each database has a recorder of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, ClassVar, Protocol
+from uuid import UUID
+
+from eventsourcing.persistence import StoredEvent
+
+from interlock.domain.summary import ActionSummary
+
+SUMMARY_COLUMNS = tuple(field.name for field in fields(ActionSummary))
+
+
+class Moved(Exception):
+    """Somebody else wrote to an aggregate, or took a name; nothing was written."""
+
+    def __init__(self, aggregate_id: UUID) -> None:
+        self.aggregate_id = aggregate_id
+        super().__init__(str(aggregate_id))
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """A name that an aggregate takes with its first event."""
+
+    kind: str
+    digest: bytes
+    aggregate_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What is written in one transaction, beside the events.
+
+    Args:
+        names: taken by new aggregates.
+        expected: the version that each aggregate has to be at; its transaction fails otherwise (I3, rule 5).
+        summary: the action's row.
+        approval_id: the approval that is written to or asserted: its writers stand in line, and nobody else's.
+    """
+
+    names: tuple[Name, ...]
+    expected: tuple[tuple[UUID, int], ...]
+    summary: ActionSummary | None
+    approval_id: UUID | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRow:
+    """One row of the log, as it stands in the database.
+
+    `position` and `running_hash` are None while no sequencer has given the row its place (PostgreSQL).
+    """
+
+    position: int | None
+    aggregate_id: str
+    version: int
+    topic: str
+    state: bytes | None
+    state_digest: bytes
+    leaf_hash: bytes
+    running_hash: bytes | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SummaryFilter:
+    """Which actions to list. Every condition that is not None has to hold."""
+
+    status: str | None = None
+    approval_id: str | None = None
+    target: str | None = None
+    attention: bool | None = None
+    intended_from: datetime | None = None
+    intended_until: datetime | None = None
+    min_amount_minor: int | None = None
+    max_amount_minor: int | None = None
+
+
+class JournalRecorder(Protocol):
+    """What the journal asks of a database; beside it stands what `eventsourcing` asks of its recorders."""
+
+    errors: ClassVar[tuple[type[Exception], ...]]
+    """What the database raises when it can't do as it was asked."""
+
+    def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
+        """Write the events and their `batch` in one transaction, or nothing.
+
+        Raises:
+            Moved: an aggregate is not at the expected version, or a name is taken.
+        """
+        ...
+
+    def events_of(self, aggregate_id: UUID) -> list[StoredEvent]:
+        """Return the events of an aggregate, oldest first."""
+        ...
+
+    def events_named(self, kind: str, digest: bytes) -> list[StoredEvent]:
+        """Return the events of the aggregate that has this name; none where the name is free."""
+        ...
+
+    def named(self, kind: str, digest: bytes) -> UUID | None:
+        """Return the aggregate that has this name, whether its events can be read or not."""
+        ...
+
+    def version_of(self, aggregate_id: UUID) -> int:
+        """Return the latest version of an aggregate, 0 where there is none."""
+        ...
+
+    def holds(self, event: StoredEvent) -> bool:
+        """Whether exactly this event is stored: its salt is random, so equal bytes are our own (I8)."""
+        ...
+
+    def summaries(self, conditions: SummaryFilter, *, limit: int, after: str | None, newest_first: bool) -> list[ActionSummary]:
+        """Return a page of summaries, ordered by the time of the action's first event."""
+        ...
+
+    def replace_summaries(self, derive: Callable[[list[StoredEvent]], ActionSummary | None]) -> int:
+        """Derive all summaries again from the events, in one transaction; return how many actions there are."""
+        ...
+
+    def rows(self, *, after: int, limit: int, aggregate_id: UUID | None) -> list[StoredRow]:
+        """Return rows of the log that have a position, by position."""
+        ...
+
+    def rows_without_position(self, aggregate_id: UUID | None) -> list[StoredRow]:
+        """Return rows of the log that no sequencer has given a position yet."""
+        ...
+
+    def names(self) -> dict[tuple[str, bytes], str]:
+        """Return which aggregate each taken name stands for."""
+        ...
+
+    def close(self) -> None:
+        """Close all connections."""
+        ...
