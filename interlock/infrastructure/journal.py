@@ -15,6 +15,7 @@ from eventsourcing.persistence import ApplicationRecorder, StoredEvent
 
 from interlock.domain.action import GatedAction
 from interlock.domain.approvals import Approval
+from interlock.domain.cursors import START, Cursor
 from interlock.domain.records import name_digest
 from interlock.domain.requests import AppendAnswer
 from interlock.domain.summary import ActionSummary, summarize
@@ -22,7 +23,7 @@ from interlock.errors import GateClosed, JournalCorrupt, JournalUnavailable
 from interlock.infrastructure.application import JournalApplication
 from interlock.infrastructure.clock import Clock
 from interlock.infrastructure.locks import Locks
-from interlock.infrastructure.recording import Batch, JournalRecorder, Moved, Name, StoredRow, SummaryFilter
+from interlock.infrastructure.recording import Backlog, Batch, JournalRecorder, Moved, Name, StoredRow, SummaryFilter
 
 A = TypeVar("A", GatedAction, Approval)
 
@@ -157,6 +158,40 @@ class Journal(ABC):
         """Return rows of the log that no sequencer has given a position yet; none on SQLite."""
         with self._translated("be read"):
             return self._recorder.rows_without_position(aggregate_id)
+
+    def tail(self, after: Cursor = START, *, limit: int = 1000) -> list[tuple[Cursor, StoredRow]]:
+        """Return the events after a cursor, in the order in which everybody who follows the log sees them.
+
+        Raises:
+            JournalCorrupt: the log does not hold the event that the cursor names.
+        """
+        with self._translated("be read"):
+            rows = self._recorder.tail(after, limit + 1)
+        if after == START:
+            return rows[:limit]
+        if not rows or rows[0][0] != after:
+            raise JournalCorrupt(
+                f"the log does not hold the event that was read last, {after}: it was restored from an older backup, lost its "
+                "end in a failover, is another journal's, or is read from a standby that is behind; nothing was handed out. "
+                "Compare what was made of the events with the log, and go on from a cursor that it holds"
+            )
+        return rows[1:]
+
+    def backlog(self, after: Cursor = START) -> Backlog:
+        """Return how much there is after a cursor, and what holds it back."""
+        with self._translated("be read"):
+            return self._recorder.backlog(after)
+
+    def sequence(self, at_most: int = 1000) -> int:
+        """Give events that no transaction can come before any more their positions; return how many.
+
+        One process does it at a time, and the others get 0. On SQLite a position comes with the event: nothing is to be done.
+
+        Args:
+            at_most: how many.
+        """
+        with self._translated("give its events their positions"):
+            return self._recorder.sequence(at_most)
 
     def names(self) -> dict[tuple[str, bytes], str]:
         """Return which aggregate each taken name stands for."""

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from eventsourcing.persistence import StoredEvent
 
+from interlock.domain.cursors import Cursor
 from interlock.domain.summary import ActionSummary
 
 SUMMARY_COLUMNS = tuple(field.name for field in fields(ActionSummary))
@@ -64,6 +65,23 @@ class StoredRow:
     state_digest: bytes
     leaf_hash: bytes
     running_hash: bytes | None
+
+
+@dataclass(frozen=True, slots=True)
+class Backlog:
+    """What somebody who follows the log has not read yet.
+
+    Args:
+        events: how many events there are after the cursor.
+        held_back: how many of them can't be handed out yet, because a transaction that began earlier may still write.
+        oldest_held: the first of those.
+        held_by: whose transaction it is, in words, where that can be told.
+    """
+
+    events: int
+    held_back: int = 0
+    oldest_held: StoredRow | None = None
+    held_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +146,18 @@ class JournalRecorder(Protocol):
 
     def rows_without_position(self, aggregate_id: UUID | None) -> list[StoredRow]:
         """Return rows of the log that no sequencer has given a position yet."""
+        ...
+
+    def tail(self, start: Cursor, limit: int) -> list[tuple[Cursor, StoredRow]]:
+        """Return events from `start` on, itself included, in an order in which none is ever passed over, nor comes twice."""
+        ...
+
+    def backlog(self, after: Cursor) -> Backlog:
+        """Return how much there is after a cursor."""
+        ...
+
+    def sequence(self, at_most: int) -> int:
+        """Give events that no transaction can come before any more their positions; return how many."""
         ...
 
     def names(self) -> dict[tuple[str, bytes], str]:

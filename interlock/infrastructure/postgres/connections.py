@@ -16,7 +16,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 import psycopg
 from psycopg import conninfo, sql
 
-from interlock.errors import GateClosed, InvalidConfiguration, JournalUnavailable
+from interlock.errors import GateClosed, InvalidConfiguration
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -38,7 +38,7 @@ _LIBPQ_DEFAULTS = {
 
 _SESSION = """
     SET default_transaction_isolation = 'read committed';
-    SET statement_timeout = '30s';
+    SELECT set_config('statement_timeout', '30s', false) WHERE current_setting('statement_timeout') = '0';
     SELECT set_config('synchronous_commit', 'on', false)
         WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_write', 'remote_apply')
 """
@@ -124,18 +124,18 @@ def connect(options: DatabaseOptions, **libpq: str) -> Connection:
 
 
 def is_usable(connection: Connection) -> bool:
-    """Whether an idle connection can still be used, as far as this machine knows, without asking the server.
-
-    A server says nothing to an idle session unless it ends it, so that anything to read means that it is over.
-    """
+    """Whether an idle connection can still be used, as far as this machine knows, without asking the server."""
     if connection.closed or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
         return False
+    poll = select.poll()
     try:
-        poll = select.poll()
-        poll.register(connection.pgconn.socket, select.POLLIN | select.POLLHUP | select.POLLERR)
-        return not poll.poll(0)
+        poll.register(connection.pgconn.socket, select.POLLIN)
+        # Notices and TLS tickets come unasked and harm nothing; the end of a session is an error when it is read.
+        while poll.poll(0):
+            connection.pgconn.consume_input()
     except (OSError, psycopg.Error, ValueError):
         return False
+    return True
 
 
 class Connections:
@@ -148,6 +148,7 @@ class Connections:
         _pools.add(self)
 
     def _reset(self) -> None:
+        self._pid = os.getpid()
         self._idle: list[Connection] = []
         self._all: set[Connection] = set()
         self._lock = threading.Lock()
@@ -161,6 +162,8 @@ class Connections:
             GateClosed: this was closed.
             psycopg.Error: none can be had.
         """
+        if self._pid != os.getpid():
+            self.forget_after_fork()  # other hooks of the same fork may come first, and want a connection
         with self._places:
             connection = self._take()
             try:
@@ -207,6 +210,8 @@ class Connections:
 
     def forget_after_fork(self) -> None:
         """Leave the parent's connections to the parent, in a forked child."""
+        if self._pid == os.getpid():
+            return
         for connection in self._all:
             abandon(connection)
         self._reset()
@@ -236,8 +241,3 @@ def _forget_all_after_fork() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_all_after_fork)
-
-
-def unavailable(doing: str, error: Exception) -> JournalUnavailable:
-    """Return our error for one of the database's."""
-    return JournalUnavailable(f"the journal could not {doing}: {str(error).strip()}; nothing was sent for it")

@@ -50,17 +50,6 @@ class PostgresJournal(Journal):
         """
         return DatabaseClock(self._read_clock)
 
-    def sequence(self, at_most: int = 1000) -> int:
-        """Give events that no transaction can come before any more their positions; return how many.
-
-        One process does it at a time, and the others get 0.
-
-        Args:
-            at_most: how many.
-        """
-        with self._translated("give its events their positions"):
-            return self._postgres.sequence(at_most)
-
     def _read_clock(self) -> datetime:
         with self._translated("be read"):
             return self._postgres.now()

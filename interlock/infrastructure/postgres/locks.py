@@ -9,7 +9,7 @@ from contextlib import suppress
 import psycopg
 
 from interlock.domain.requests import Liveness
-from interlock.errors import InvalidConfiguration, JournalUnavailable
+from interlock.errors import GateClosed, InvalidConfiguration, JournalUnavailable
 from interlock.infrastructure.postgres.connections import Connection, Connections, DatabaseOptions, abandon, connect, is_usable
 
 # A session whose client is gone without a word is ended within 3 s: 2.8 s were measured with these, over 40 s without. The
@@ -65,9 +65,12 @@ class SessionLocks:
         """Return if the lock is held, and take it again, under the same holder, where its connection was lost.
 
         Raises:
+            GateClosed: it was released.
             JournalUnavailable: it can't be taken again, so that nothing may be sent.
         """
         with self._mutex:
+            if self.handle is None:
+                raise GateClosed("the gate was closed; nothing was sent")
             if self._connection is not None and is_usable(self._connection):
                 return
             self._drop()

@@ -13,9 +13,10 @@ from eventsourcing.persistence import PersistenceError, StoredEvent
 from eventsourcing.sqlite import SQLiteApplicationRecorder
 
 from interlock.domain.action import GatedAction
+from interlock.domain.cursors import Cursor
 from interlock.domain.records import leaf_hash, record, running_hash, state_digest
 from interlock.domain.summary import ActionSummary
-from interlock.infrastructure.recording import SUMMARY_COLUMNS, Batch, Moved, Name, StoredRow, SummaryFilter
+from interlock.infrastructure.recording import SUMMARY_COLUMNS, Backlog, Batch, Moved, Name, StoredRow, SummaryFilter
 from interlock.infrastructure.sqlite.connections import Datastore
 
 _UPSERT_SUMMARY = (
@@ -136,6 +137,21 @@ class Recorder(SQLiteApplicationRecorder):
         """Return nothing: a position comes with the event."""
         del aggregate_id
         return []
+
+    def tail(self, start: Cursor, limit: int) -> list[tuple[Cursor, StoredRow]]:
+        """Return events from `start` on, itself included: one transaction writes after the other, so positions rise with time."""
+        return [(Cursor(row.position or 0), row) for row in self.rows(after=start.order - 1, limit=limit, aggregate_id=None)]
+
+    def backlog(self, after: Cursor) -> Backlog:
+        """Return how much there is after a cursor; nothing is ever held back."""
+        with self.datastore.reading() as cursor:
+            (events,) = cursor.execute("SELECT count(*) FROM stored_events WHERE position > ?", (after.order,)).fetchone()
+        return Backlog(int(events))
+
+    def sequence(self, at_most: int) -> int:
+        """Do nothing: a position comes with the event."""
+        del at_most
+        return 0
 
     def names(self) -> dict[tuple[str, bytes], str]:
         """Return which aggregate each taken name stands for."""
