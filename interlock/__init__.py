@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from interlock.approvals import ApprovalView as ApprovalView
     from interlock.approvals import ExternalApproval as ExternalApproval
+    from interlock.async_gate import AsyncGate as AsyncGate
     from interlock.config import GateConfig as GateConfig
     from interlock.domain.answers import Absent as Absent
     from interlock.domain.answers import AlreadyUsed as AlreadyUsed
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from interlock.domain.answers import SendAnswer as Answer
     from interlock.domain.answers import Settlement as Settlement
     from interlock.domain.answers import Unknown as Unknown
+    from interlock.domain.cursors import Cursor as Cursor
     from interlock.domain.effects import DataclassCodec as DataclassCodec
     from interlock.domain.effects import Effect as Effect
     from interlock.domain.effects import EffectCodec as EffectCodec
@@ -48,15 +50,20 @@ if TYPE_CHECKING:
     from interlock.domain.premises import Purpose as Purpose
     from interlock.domain.premises import facts_text as facts_text
     from interlock.domain.profiles import CapabilityProfile as CapabilityProfile
+    from interlock.functions import AsyncFunctionTarget as AsyncFunctionTarget
     from interlock.functions import FunctionTarget as FunctionTarget
     from interlock.functions import target as target
     from interlock.gate import Gate as Gate
-    from interlock.gate import Report as Report
     from interlock.outcomes import Ambiguous as Ambiguous
     from interlock.outcomes import Committed as Committed
     from interlock.outcomes import InFlight as InFlight
     from interlock.outcomes import Outcome as Outcome
     from interlock.outcomes import Refused as Refused
+    from interlock.outcomes import Report as Report
+    from interlock.projections.followers import EventBatch as EventBatch
+    from interlock.projections.followers import Follower as Follower
+    from interlock.projections.followers import Lag as Lag
+    from interlock.projections.followers import LogEvent as LogEvent
     from interlock.projections.receipts import Receipt as Receipt
     from interlock.projections.verification import Verification as Verification
     from interlock.reading import ReceiptPage as ReceiptPage
@@ -69,6 +76,8 @@ _WHERE = {
     "Answer": "domain.answers:SendAnswer",
     "ApprovalSource": "domain.ports",
     "ApprovalView": "approvals",
+    "AsyncFunctionTarget": "functions",
+    "AsyncGate": "async_gate",
     "AsyncTarget": "domain.ports",
     "BurnAnswer": "domain.answers",
     "Burned": "domain.answers",
@@ -77,16 +86,19 @@ _WHERE = {
     "Change": "domain.premises",
     "ChangeKind": "domain.premises",
     "Committed": "outcomes",
+    "Cursor": "domain.cursors",
     "DataclassCodec": "domain.effects",
     "Deadline": "domain.ports",
     "Declined": "domain.answers",
     "Done": "domain.answers",
     "Effect": "domain.effects",
     "EffectCodec": "domain.effects",
+    "EventBatch": "projections.followers",
     "Evidence": "domain.answers",
     "ExternalApproval": "approvals",
     "ExternalTerms": "domain.ports",
     "Facts": "domain.premises",
+    "Follower": "projections.followers",
     "Found": "domain.answers",
     "FunctionTarget": "functions",
     "Gate": "gate",
@@ -95,6 +107,8 @@ _WHERE = {
     "InProgress": "domain.answers",
     "Judgement": "domain.premises",
     "KeyState": "domain.answers",
+    "Lag": "projections.followers",
+    "LogEvent": "projections.followers",
     "LookupAnswer": "domain.answers",
     "Money": "domain.effects",
     "NotSent": "domain.answers",
@@ -106,7 +120,7 @@ _WHERE = {
     "ReceiptPage": "reading",
     "Receipts": "reading",
     "Refused": "outcomes",
-    "Report": "gate",
+    "Report": "outcomes",
     "Settlement": "domain.answers",
     "Target": "domain.ports",
     "Unknown": "domain.answers",
@@ -122,6 +136,8 @@ __all__ = [
     "Answer",
     "ApprovalSource",
     "ApprovalView",
+    "AsyncFunctionTarget",
+    "AsyncGate",
     "AsyncTarget",
     "BurnAnswer",
     "Burned",
@@ -130,16 +146,19 @@ __all__ = [
     "Change",
     "ChangeKind",
     "Committed",
+    "Cursor",
     "DataclassCodec",
     "Deadline",
     "Declined",
     "Done",
     "Effect",
     "EffectCodec",
+    "EventBatch",
     "Evidence",
     "ExternalApproval",
     "ExternalTerms",
     "Facts",
+    "Follower",
     "Found",
     "FunctionTarget",
     "Gate",
@@ -148,6 +167,8 @@ __all__ = [
     "InProgress",
     "Judgement",
     "KeyState",
+    "Lag",
+    "LogEvent",
     "LookupAnswer",
     "Money",
     "NotSent",

@@ -8,11 +8,10 @@ from datetime import datetime
 from interlock.domain.action import require_key
 from interlock.domain.approvals import Approval, ApprovalTerms
 from interlock.domain.effects import Money, require_currency
-from interlock.domain.requests import AppendAnswer
-from interlock.driver import Driver
+from interlock.domain.requests import AppendAnswer, LoadApproval, NewActionId, Now, Protocol
 from interlock.errors import InvalidApproval, InvalidEffect, UnknownApproval
-from interlock.infrastructure.ids import time_ordered_id
 from interlock.inputs import require_opaque, require_text
+from interlock.requests import AppendApproval
 
 MAX_EXPIRES_IN_S = 10 * 365 * 86_400
 """Ten years: what holds longer than that is no approval of one action."""
@@ -53,58 +52,49 @@ class ExternalApproval:
     id: str
 
 
-class Approvals:
-    """The approvals of one journal."""
+def grant(approval_id: str, terms: ApprovalTerms) -> Protocol[ApprovalView]:
+    """Grant an approval; the same terms again return the same approval.
 
-    def __init__(self, driver: Driver) -> None:
-        self._journal = driver.journal
-        self._clock = driver.clock
+    Raises:
+        InvalidApproval: the id was granted under other terms.
+    """
+    require_key(approval_id)
+    while True:
+        granted = yield from LoadApproval(approval_id)
+        if granted is not None and granted.terms != terms:
+            raise InvalidApproval(
+                f"approval {approval_id!r} was granted under other terms; it is unchanged. Approve again under another id"
+            )
+        if granted is not None:
+            return view_of(granted)
+        new_id = yield from NewActionId()
+        now = yield from Now()
+        approval = Approval.grant(new_id, approval_id, terms, now)
+        if (yield from AppendApproval(approval)) is AppendAnswer.APPENDED:
+            return view_of(approval)
 
-    def grant(self, approval_id: str, terms: ApprovalTerms) -> ApprovalView:
-        """Grant an approval; the same terms again return the same approval.
 
-        Raises:
-            InvalidApproval: the id was granted under other terms.
-        """
-        require_key(approval_id)
-        while True:
-            granted = self._journal.find_approval(approval_id)
-            if granted is not None and granted.terms != terms:
-                raise InvalidApproval(
-                    f"approval {approval_id!r} was granted under other terms; it is unchanged. Approve again under another id"
-                )
-            if granted is not None:
-                return view_of(granted)
-            now = self._clock.now()
-            approval = Approval.grant(time_ordered_id(now), approval_id, terms, now)
-            if self._journal.append(None, approval) is AppendAnswer.APPENDED:
-                return view_of(approval)
+def revoke(approval_id: str, by: str, note: str) -> Protocol[ApprovalView]:
+    """Take an approval back; twice changes nothing.
 
-    def revoke(self, approval_id: str, by: str, note: str) -> ApprovalView:
-        """Take an approval back; twice changes nothing.
+    Raises:
+        UnknownApproval: there is no such approval.
+    """
+    while True:
+        approval = yield from _known(approval_id)
+        now = yield from Now()
+        approval.revoke(require_opaque("by", by), require_text("note", note), now)
+        if not approval.pending_events or (yield from AppendApproval(approval)) is AppendAnswer.APPENDED:
+            return view_of(approval)
 
-        Raises:
-            UnknownApproval: there is no such approval.
-        """
-        while True:
-            approval = self._find(approval_id)
-            approval.revoke(require_opaque("by", by), require_text("note", note), self._clock.now())
-            if not approval.pending_events or self._journal.append(None, approval) is AppendAnswer.APPENDED:
-                return view_of(approval)
 
-    def view(self, approval_id: str) -> ApprovalView:
-        """Return an approval as it stands.
+def view(approval_id: str) -> Protocol[ApprovalView]:
+    """Return an approval as it stands.
 
-        Raises:
-            UnknownApproval: there is no such approval.
-        """
-        return view_of(self._find(approval_id))
-
-    def _find(self, approval_id: str) -> Approval:
-        approval = self._journal.find_approval(approval_id)
-        if approval is None:
-            raise UnknownApproval(f"there is no approval {approval_id!r}; nothing was written")
-        return approval
+    Raises:
+        UnknownApproval: there is no such approval.
+    """
+    return view_of((yield from _known(approval_id)))
 
 
 def checked_terms(
@@ -150,3 +140,10 @@ def view_of(approval: Approval) -> ApprovalView:
         expires_at=approval.expires_at,
         revoked_at=approval.revoked_at,
     )
+
+
+def _known(approval_id: str) -> Protocol[Approval]:
+    approval = yield from LoadApproval(approval_id)
+    if approval is None:
+        raise UnknownApproval(f"there is no approval {approval_id!r}; nothing was written")
+    return approval

@@ -5,29 +5,42 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 from uuid import UUID
 
+from interlock.config import GateConfig
 from interlock.domain import requests
 from interlock.domain.action import GatedAction, Intent
 from interlock.domain.answers import BurnAnswer, LookupAnswer, SendAnswer
 from interlock.domain.approvals import Approval, ApprovalReading, ApprovalState, misfit
 from interlock.domain.effects import Effect
-from interlock.domain.ports import ApprovalSource, Target
+from interlock.domain.picking import Survey, locks_to_probe
+from interlock.domain.ports import ApprovalSource, AsyncTarget, Target
 from interlock.domain.premises import Premise, PremisePolicy, PremiseReading, Purpose, judge_premise, unreadable
 from interlock.domain.requests import AppendAnswer, Liveness, Protocol, Request
+from interlock.domain.summary import IN_FLIGHT
 from interlock.errors import GateClosed
-from interlock.infrastructure.clock import Clock, WallDeadline, elapsing_s
+from interlock.infrastructure.clock import Clock, WallDeadline, behind_s, elapsing_s
 from interlock.infrastructure.ids import time_ordered_id
 from interlock.infrastructure.journal import Journal
 from interlock.infrastructure.locks import Locks
+from interlock.infrastructure.recording import SummaryFilter
+from interlock.requests import AppendApproval, FindPage, GivePositions, LetGo, Pause, SurveyFlight
 
 R = TypeVar("R")
 
+AnyTarget = Target[Any] | AsyncTarget[Any]
+
 READ_DEADLINE_S = 15.0
 """How long a lookup or a burn may take. A read that is cut off is not known, and tried again."""
+
+_POSITIONS_AT_ONCE, _POSITION_ROUNDS = 1000, 10
+"""How many events one transaction gives positions to, and how many such transactions a pass makes at the most."""
+
+CLOSED_WHILE_WAITING = "the gate was closed while an action waited to be sent; recover() goes on with it"
 
 
 def drive(protocol: Protocol[R], perform: Callable[[Request[Any]], Any]) -> R:
@@ -50,47 +63,68 @@ def drive(protocol: Protocol[R], perform: Callable[[Request[Any]], Any]) -> R:
 class Registry:
     """What recovery finds again by name."""
 
-    targets: Mapping[str, Target[Any]]
+    targets: Mapping[str, AnyTarget]
     policies: Mapping[str, PremisePolicy]
     approval_sources: Mapping[str, ApprovalSource]
 
 
+_present_run: ContextVar[object | None] = ContextVar("interlock_run", default=None)
+"""A context and not a thread: the threads that a task hands its work to belong to the task's run."""
+
+
 class AtWork:
-    """Which actions a run of this gate is at work on: neither another thread nor a run inside it takes them for abandoned."""
+    """Which actions a run of this gate is at work on: neither another run nor one inside it takes them for abandoned."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._runs: dict[UUID, object] = {}
-        self._local = threading.local()
 
     def begin(self, action_id: UUID) -> bool:
         """Note that the present run is at work on it; return False where another one is."""
-        if not hasattr(self._local, "run"):
-            self._local.run = object()  # a thread that performs requests on its own is one run
+        run = _present_run.get()
+        if run is None:
+            _present_run.set(run := object())  # what performs requests on its own is one run
         with self._lock:
-            return self._runs.setdefault(action_id, self._local.run) is self._local.run
+            return self._runs.setdefault(action_id, run) is run
+
+    def on(self) -> frozenset[UUID]:
+        """Return the actions that runs are at work on."""
+        with self._lock:
+            return frozenset(self._runs)
 
     @contextmanager
-    def run(self) -> Generator[None]:
-        """Be a run of its own, and forget at the end what it was at work on."""
-        outer, mine = getattr(self._local, "run", None), object()
-        self._local.run = mine
+    def run(self) -> Generator[object]:
+        """Be a run of its own. It is at work until it lets go."""
+        token = _present_run.set(mine := object())
         try:
-            yield
+            yield mine
         finally:
-            self._local.run = outer
-            with self._lock:
-                self._runs = {action_id: run for action_id, run in self._runs.items() if run is not mine}
+            _present_run.reset(token)
+
+    def let_go(self, run: object = None) -> None:
+        """Forget what a run was at work on; the present one unless another is given."""
+        mine = run or _present_run.get()
+        with self._lock:
+            self._runs = {action_id: run for action_id, run in self._runs.items() if run is not mine}
 
 
-class Driver:
-    """Performs requests for one gate. Threads share it."""
+class Performer:
+    """Performs requests for one gate. Threads share it. `Driver` and `AsyncDriver` say who waits for them.
 
-    def __init__(self, journal: Journal, registry: Registry, locks: Locks, clock: Clock) -> None:
+    Args:
+        journal: the event store.
+        registry: what recovery finds again by name.
+        locks: who the gate is.
+        clock: where its time comes from.
+        config: the gate's figures.
+    """
+
+    def __init__(self, journal: Journal, registry: Registry, locks: Locks, clock: Clock, config: GateConfig) -> None:
         self.journal = journal
         self.registry = registry
         self.locks = locks
         self.clock = clock
+        self.config = config
         self.closing = threading.Event()
         self.at_work = AtWork()
         self._performed_by: Mapping[type[Request[Any]], Callable[[Any], Any]] = {
@@ -108,12 +142,23 @@ class Driver:
             requests.LookUp: self._look_up,
             requests.Burn: self._burn,
             requests.SleepUntil: self._sleep_until,
+            AppendApproval: self._append_approval,
+            FindPage: self._find_page,
+            SurveyFlight: self._survey_flight,
+            GivePositions: self._give_positions,
+            LetGo: self._let_go,
+            Pause: self._pause,
         }
 
-    def run(self, protocol: Protocol[R]) -> R:
-        """Run a protocol on the calling thread."""
-        with self.at_work.run():
-            return drive(protocol, self.perform)
+    def stop(self) -> None:
+        """Let nothing that waits go on."""
+        self.closing.set()
+
+    def shut(self) -> None:
+        """Give the lock back and close the journal. Shutting twice does nothing."""
+        self.stop()
+        self.locks.release()
+        self.journal.close()
 
     def renew_after_fork(self) -> None:
         """Become another holder in a forked child."""
@@ -153,6 +198,29 @@ class Driver:
     def _append(self, request: requests.Append) -> AppendAnswer:
         return self.journal.append(request.action, request.approval)
 
+    def _append_approval(self, request: AppendApproval) -> AppendAnswer:
+        return self.journal.append(None, request.approval)
+
+    def _find_page(self, request: FindPage) -> list[UUID]:
+        return self.journal.find(request.conditions, limit=request.limit, after=request.after)
+
+    def _survey_flight(self, request: SurveyFlight) -> Survey:
+        del request
+        flying = tuple(self.journal.all_summaries(SummaryFilter(status=IN_FLIGHT)))
+        at, own = self.clock.now(), self.locks.handle
+        liveness = {lock: Liveness.IDLE if lock == own else self.locks.probe(lock) for lock in locks_to_probe(flying, at)}
+        return Survey(at=at, flying=flying, liveness=liveness, busy=self.at_work.on())
+
+    def _give_positions(self, request: GivePositions) -> None:
+        del request
+        for _ in range(_POSITION_ROUNDS):
+            if self.journal.sequence(_POSITIONS_AT_ONCE) < _POSITIONS_AT_ONCE:
+                return
+
+    def _let_go(self, request: LetGo) -> None:
+        del request
+        self.at_work.let_go()
+
     def _still_at(self, request: requests.StillAt) -> bool:
         self.locks.ensure()  # a sender whose lock was lost may have been taken for dead: the version says whether it was
         return self.journal.version_of(request.action_id) == request.version
@@ -167,45 +235,82 @@ class Driver:
         return self.locks.probe(request.claim.lock) if request.claim.lock else Liveness.UNKNOWN
 
     def _send(self, request: requests.Send) -> SendAnswer:
-        # This clock is read before the journal's: a process that is stopped in between must wake up to less time, never to more.
-        since_s = elapsing_s()
-        target, effect = self._effect(request)
-        left_s = (request.deadline_at - self.clock.now()).total_seconds()
-        return target.send(
+        deadline = self._deadline_of(request)
+        target, effect = self._target(request.effect.target), self._effect(request)
+        return target.send(effect, action_id=request.action_id, idempotency_key=request.idempotency_key, deadline=deadline)
+
+    def _look_up(self, request: requests.LookUp) -> LookupAnswer:
+        target, effect = self._target(request.effect.target), self._effect(request)
+        return target.lookup(effect, action_id=request.action_id, deadline=WallDeadline(READ_DEADLINE_S))
+
+    def _burn(self, request: requests.Burn) -> BurnAnswer:
+        target, effect = self._target(request.effect.target), self._effect(request)
+        return target.burn(
             effect,
             action_id=request.action_id,
             idempotency_key=request.idempotency_key,
-            # A journal's clock that was set back since Dispatched must not stretch the send either.
-            deadline=WallDeadline(min(left_s, target.capabilities.send_deadline_s), since_s),
-        )
-
-    def _look_up(self, request: requests.LookUp) -> LookupAnswer:
-        target, effect = self._effect(request)
-        return target.lookup(effect, action_id=request.action_id, deadline=_read_deadline())
-
-    def _burn(self, request: requests.Burn) -> BurnAnswer:
-        target, effect = self._effect(request)
-        return target.burn(
-            effect, action_id=request.action_id, idempotency_key=request.idempotency_key, deadline=_read_deadline()
+            deadline=WallDeadline(READ_DEADLINE_S),
         )
 
     def _sleep_until(self, request: requests.SleepUntil) -> None:
-        pause_s = (request.at - self.clock.now()).total_seconds()
-        if self.closing.wait(max(0.0, pause_s)):
-            raise GateClosed("the gate was closed while an action waited to be sent; recover() goes on with it")
+        if self.closing.wait(self._seconds_until(request.at)):
+            raise GateClosed(CLOSED_WHILE_WAITING)
 
-    def _effect(self, request: requests.Send | requests.LookUp | requests.Burn) -> tuple[Target[Any], Effect[Any]]:
+    def _pause(self, request: Pause) -> bool:
+        return self.closing.wait(request.seconds)
+
+    def _seconds_until(self, at: datetime) -> float:
+        return max(0.0, (at - self.clock.now()).total_seconds())
+
+    def _deadline_of(self, request: requests.Send) -> WallDeadline:
+        # This clock is read before the journal's: a process that is stopped in between must wake up to less time, never to more.
+        since_s = elapsing_s()
         target = self.registry.targets[request.effect.target]
-        return target, request.effect.effect(target.codec)
+        left_s = (request.deadline_at - self.clock.now()).total_seconds() - behind_s(self.clock)
+        # A journal's clock that was set back since Dispatched must not stretch the send either.
+        return WallDeadline(min(left_s, target.capabilities.send_deadline_s), since_s)
+
+    def _effect(self, request: requests.Send | requests.LookUp | requests.Burn) -> Effect[Any]:
+        return request.effect.effect(self.registry.targets[request.effect.target].codec)
+
+    def _target(self, name: str) -> Target[Any]:
+        target = self.registry.targets[name]
+        assert isinstance(target, Target), "what is awaited is not asked for here"
+        return target
 
     def _read(self, premise: Premise, request: requests.ReadPremises) -> PremiseReading:
         """Read one premise again. Whatever goes wrong, it is unreadable, and never unchanged (I4)."""
-        purpose = Purpose(request.action_id, request.intent.effect, request.intent.references)
         try:
-            now = self.registry.targets[premise.target].observe(premise.subject)
-            return judge_premise(premise, now, self.registry.policies[premise.policy], purpose)
+            return self._judge(premise, self._target(premise.target).observe(premise.subject), request)
         except Exception as error:  # noqa: BLE001 - a failed read, of whatever kind, is unreadable
-            return unreadable(premise, type(error).__qualname__, self.clock.now())
+            return self._unreadable(premise, error)
+
+    def _judge(self, premise: Premise, now: Premise, request: requests.ReadPremises) -> PremiseReading:
+        purpose = Purpose(request.action_id, request.intent.effect, request.intent.references)
+        return judge_premise(premise, now, self.registry.policies[premise.policy], purpose)
+
+    def _unreadable(self, premise: Premise, error: Exception) -> PremiseReading:
+        return unreadable(premise, type(error).__qualname__, self.clock.now())
+
+
+class Driver(Performer):
+    """Drives protocols on the calling thread."""
+
+    def run(self, protocol: Protocol[R]) -> R:
+        """Run a protocol to its end."""
+        return self.drive(protocol, self.perform)
+
+    def drive(self, protocol: Protocol[R], perform: Callable[[Request[Any]], Any]) -> R:
+        """Run a protocol to its end, with something between it and `perform`."""
+        with self.at_work.run() as run:
+            try:
+                return drive(protocol, perform)
+            finally:
+                self.at_work.let_go(run)
+
+    def close(self) -> None:
+        """Give the lock back and close the journal. Closing twice does nothing."""
+        self.shut()
 
 
 def read_external(sources: Mapping[str, ApprovalSource], intent: Intent, at: datetime) -> ApprovalReading:
@@ -231,7 +336,3 @@ def read_external(sources: Mapping[str, ApprovalSource], intent: Intent, at: dat
         expires_at=terms.expires_at,
         misfit=misfit(intent.effect, cap_minor=terms.cap_minor, currency=terms.currency, fingerprint=terms.fingerprint),
     )
-
-
-def _read_deadline() -> WallDeadline:
-    return WallDeadline(READ_DEADLINE_S)

@@ -3,18 +3,20 @@
     @target("email", effect=Email)
     def send_email(effect: Email, /, *, idempotency_key: str, deadline_s: float) -> Answer: ...
 
-The decorator stands at the function that acts, never at a call site, because recovery has to find it again by its name.
+The decorator stands at the function that acts, never at a call site, because recovery has to find it again by its name. An
+`async def` becomes a target for `AsyncGate`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+import inspect
+from collections.abc import Coroutine
+from typing import Any, Generic, Protocol, TypeVar, overload
 from uuid import UUID
 
 from interlock.domain.answers import NotSent, SendAnswer
 from interlock.domain.effects import DataclassCodec, Effect, Money
-from interlock.domain.ports import Deadline, Target
+from interlock.domain.ports import AsyncTarget, Deadline, Target, TargetBase
 from interlock.domain.profiles import CapabilityProfile
 
 P = TypeVar("P")
@@ -38,10 +40,21 @@ class ActingFunction(Protocol[P_contra]):
         ...
 
 
-class FunctionTarget(Target[P], Generic[P]):
-    """The target made of a function. See `target`."""
+class AsyncActingFunction(Protocol[P_contra]):
+    """A coroutine function that carries an effect out."""
 
-    def __init__(self, name: str, effect: type[P], act: ActingFunction[P], send_deadline_s: float) -> None:
+    def __call__(self, effect: P_contra, /, *, idempotency_key: str, deadline_s: float) -> Coroutine[Any, Any, SendAnswer]:
+        """Act once; see `ActingFunction`. It is cancelled at its deadline, which counts as Unknown."""
+        ...
+
+
+A = TypeVar("A")
+
+
+class _OfFunction(TargetBase[P], Generic[P, A]):
+    """What targets made of functions have in common."""
+
+    def __init__(self, name: str, effect: type[P], act: A, send_deadline_s: float) -> None:
         self.name = name
         self.codec = DataclassCodec(effect)
         self._act = act
@@ -62,6 +75,10 @@ class FunctionTarget(Target[P], Generic[P]):
         """
         return Effect(self.name, subject, parameters, money)
 
+
+class FunctionTarget(_OfFunction[P, ActingFunction[P]], Target[P]):
+    """The target made of a function. See `target`."""
+
     def _send(self, effect: Effect[P], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> SendAnswer:
         del action_id  # a function has nowhere to put a mark
         left_s = deadline.remaining_s()
@@ -70,7 +87,37 @@ class FunctionTarget(Target[P], Generic[P]):
         return self._act(effect.parameters, idempotency_key=idempotency_key, deadline_s=left_s)
 
 
-def target(name: str, *, effect: type[P], send_deadline_s: float = 30.0) -> Callable[[ActingFunction[P]], FunctionTarget[P]]:
+class AsyncFunctionTarget(_OfFunction[P, AsyncActingFunction[P]], AsyncTarget[P]):
+    """The target made of a coroutine function. See `target`."""
+
+    async def _send(self, effect: Effect[P], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> SendAnswer:
+        del action_id
+        left_s = deadline.remaining_s()
+        if left_s <= 0:
+            return NotSent("its deadline was over before the call")
+        return await self._act(effect.parameters, idempotency_key=idempotency_key, deadline_s=left_s)
+
+
+class Declaration(Generic[P]):
+    """What `target` returns: a decorator of the function that acts."""
+
+    def __init__(self, name: str, effect: type[P], send_deadline_s: float) -> None:
+        self._name = name
+        self._effect = effect
+        self._send_deadline_s = send_deadline_s
+
+    @overload
+    def __call__(self, act: AsyncActingFunction[P], /) -> AsyncFunctionTarget[P]: ...
+    @overload
+    def __call__(self, act: ActingFunction[P], /) -> FunctionTarget[P]: ...
+    def __call__(self, act: Any, /) -> FunctionTarget[P] | AsyncFunctionTarget[P]:
+        """Make the target: of a coroutine function one that is awaited, of any other one that is called."""
+        if any(map(inspect.iscoroutinefunction, (act, type(act).__call__))):
+            return AsyncFunctionTarget(self._name, self._effect, act, self._send_deadline_s)
+        return FunctionTarget(self._name, self._effect, act, self._send_deadline_s)
+
+
+def target(name: str, *, effect: type[P], send_deadline_s: float = 30.0) -> Declaration[P]:
     """Make a target of the function that acts.
 
     Args:
@@ -79,9 +126,9 @@ def target(name: str, *, effect: type[P], send_deadline_s: float = 30.0) -> Call
         send_deadline_s: how long one call may take, in seconds.
 
     Returns:
-        A decorator that returns a `FunctionTarget`.
+        A decorator that returns a `FunctionTarget`, or, of an `async def`, an `AsyncFunctionTarget`.
 
     Raises:
         InvalidEffect: the dataclass has a field of another type.
     """
-    return lambda act: FunctionTarget(name, effect, act, send_deadline_s)
+    return Declaration(name, effect, send_deadline_s)

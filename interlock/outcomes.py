@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -57,6 +58,22 @@ class InFlight(_OfAction):
 
 
 Outcome = Committed | Refused | Ambiguous | InFlight
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a pass of `recover` or `reconcile` came to.
+
+    Attributes:
+        outcomes: one for each action that it could work on.
+        skipped: keys of actions whose target is not registered here, or only in an older version, with what they need.
+        failed: keys (or ids, where the key can't be read) of actions that raised. They are tried again by a later pass. A pass
+            that failed as a whole has the empty key.
+    """
+
+    outcomes: tuple[Outcome, ...]
+    skipped: Mapping[str, str]
+    failed: Mapping[str, Exception]
 
 
 def outcome_of(action: GatedAction, pending: Pending | None, now: datetime) -> Outcome:

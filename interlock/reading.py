@@ -10,12 +10,14 @@ from typing import Self
 from uuid import UUID
 
 from interlock.domain.action import GatedAction
+from interlock.domain.cursors import START, Cursor
 from interlock.domain.summary import IN_FLIGHT, ActionSummary
 from interlock.errors import InvalidInput, JournalCorrupt, UnknownAction
 from interlock.infrastructure.clock import Clock
 from interlock.infrastructure.journal import Journal
 from interlock.infrastructure.opening import open_journal
 from interlock.infrastructure.recording import SummaryFilter
+from interlock.projections.followers import Follower, Lag, lag_of
 from interlock.projections.receipts import Receipt, receipt_of, unreadable_receipt
 from interlock.projections.verification import Verification, verify_journal
 
@@ -34,6 +36,21 @@ class ReceiptPage:
 
     receipts: tuple[Receipt, ...]
     next_page: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class JournalDescription:
+    """What a journal is.
+
+    Attributes:
+        log_id: its id, which is in every record that is hashed.
+        database: what holds it.
+        version: of its schema.
+    """
+
+    log_id: str
+    database: str
+    version: int
 
 
 class JournalReader:
@@ -132,7 +149,8 @@ class JournalReader:
         marked = self._journal.summaries(SummaryFilter(attention=True), limit=limit)
         now = self._clock.now()
         flying = self._journal.summaries(SummaryFilter(status=IN_FLIGHT), limit=limit, newest_first=False)
-        stuck = [summary for summary in flying if summary.claim_expires_at is None or summary.claim_expires_at < now]
+        # A row that somebody edited by hand may say no time.
+        stuck = [one for one in flying if not isinstance(one.claim_expires_at, datetime) or one.claim_expires_at < now]
         return self._receipts_of([*marked, *stuck])
 
     def verify(self, key: str | None = None) -> Verification:
@@ -179,6 +197,40 @@ class Receipts(JournalReader):
         journal = open_journal(url, create=False)
         return cls(journal, journal.clock())
 
+    def follow(self, *, after: Cursor | str = START, batch_size: int = 500, wait: bool = True, poll_s: float = 0.5) -> Follower:
+        """Follow the log: iterate over what this returns, and each event comes exactly once, and none is passed over.
+
+        Write `batch.cursor` down in the same transaction as what you make of the batch, where `batch.after` stands now, and
+        begin from what is written there.
+
+        Args:
+            after: the cursor of the batch that was read last, or its text; from the first event on unless given.
+            batch_size: how many events come at once at the most.
+            wait: whether to wait for more at the end of the log, until the journal is closed or the follower stopped.
+            poll_s: how often to look for more, in seconds.
+
+        Raises:
+            InvalidInput: `after` is no cursor, or a figure is not positive.
+        """
+        if batch_size < 1 or poll_s <= 0:
+            raise InvalidInput("batch_size and poll_s must be positive")
+        return Follower(self._journal, after=_place(after), batch_size=batch_size, wait=wait, poll_s=poll_s)
+
+    def description(self) -> JournalDescription:
+        """Return what the journal is."""
+        return JournalDescription(self._journal.log_id, self._journal.database, self._journal.version)
+
+    def lag(self, after: Cursor | str = START) -> Lag:
+        """Return how far a reader at this cursor is behind, and what holds events back from everybody.
+
+        Args:
+            after: how far it has read.
+
+        Raises:
+            InvalidInput: `after` is no cursor.
+        """
+        return lag_of(self._journal, _place(after), self._clock.now())
+
 
 def _utc(name: str, at: datetime | None) -> datetime | None:
     """Return the time in UTC: rows are compared by their text."""
@@ -187,6 +239,10 @@ def _utc(name: str, at: datetime | None) -> datetime | None:
     if at.utcoffset() is None:
         raise InvalidInput(f"{name} needs a time zone")
     return at.astimezone(UTC)
+
+
+def _place(after: Cursor | str) -> Cursor:
+    return Cursor.parse(after) if isinstance(after, str) else after
 
 
 def _cursor(after: str | None) -> str | None:

@@ -6,6 +6,8 @@ from uuid import UUID
 from interlock import (
     Ambiguous,
     Answer,
+    AsyncFunctionTarget,
+    AsyncGate,
     AsyncTarget,
     CapabilityProfile,
     Committed,
@@ -65,6 +67,18 @@ def send_email(effect: Payout, /, *, idempotency_key: str, deadline_s: float) ->
     return Unknown(f"{effect.account} {idempotency_key} {deadline_s}")
 
 
+@target("notice", effect=Payout)
+async def notify(effect: Payout, /, *, idempotency_key: str, deadline_s: float) -> Answer:
+    """Act, as a coroutine function does."""
+    return Unknown(f"{effect.account} {idempotency_key} {deadline_s}")
+
+
+def a_coroutine_function_is_a_target_that_is_awaited() -> AsyncTarget[Payout]:
+    """The decorator tells the two kinds apart."""
+    made: AsyncFunctionTarget[Payout] = notify
+    return made
+
+
 def a_function_target_is_a_target_of_its_parameters() -> Effect[Payout]:
     """The decorator keeps the type of the parameters."""
     made: FunctionTarget[Payout] = send_email
@@ -90,3 +104,12 @@ async def an_async_target_answers_with_the_same_types(payouts: AsyncPayouts, dea
     answer: Answer = await payouts.send(effect, action_id=UUID(int=0), idempotency_key="k", deadline=deadline)
     del answer
     return await payouts.lookup(effect, action_id=UUID(int=0), deadline=deadline)
+
+
+async def the_async_gate_takes_both_kinds_of_targets(payouts: AsyncPayouts) -> str:
+    """It can be entered or awaited, and its methods have the types of the sync gate's."""
+    async with AsyncGate.open("sqlite:///interlock.db", targets=[payouts, send_email, notify]) as gate:
+        outcome: Outcome = await gate.fire("key", notify.effect(Payout("acct", 1), subject="acct"), approval="case")
+    other: AsyncGate = await AsyncGate.open("sqlite:///interlock.db", targets=[send_email])
+    await other.close()
+    return outcome.receipt.to_text()
