@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
@@ -20,6 +21,7 @@ SCRIPT = Path(sys.executable).with_name("interlock")
 TARGETS = '''
 """What the command is given with --targets."""
 import os
+import signal
 from interlock import Evidence, Done, Settlement, target
 from test_effects import Payout
 
@@ -392,3 +394,52 @@ def test_a_reader_that_goes_away_is_no_error(place: Place) -> None:
     environment = {**os.environ, "INTERLOCK_JOURNAL": place.url}
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], env=environment, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
+
+
+# --- recover --watch
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_watch_recovers_until_a_signal_comes(place: Place, number: signal.Signals) -> None:
+    """`recover --watch` brings what comes up to its end, prints a line for it, and exits with 0 at SIGTERM or Ctrl-C."""
+    environment = {**os.environ, "INTERLOCK_JOURNAL": place.url}
+    command = [sys.executable, "-u", "-m", "interlock.cli", "recover", "--watch", "--targets", "test_targets:several"]
+    with (
+        place.gate() as gate,
+        subprocess.Popen(
+            command, cwd=place.folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as watching,
+    ):
+        assert watching.stdout is not None
+        assert watching.stderr is not None
+        gate.approve("case-4", by="user:17", expires_in_s=3600, cap_minor=9000, currency="usd")
+        gate.propose("payout:case-4", place.effect("customer-4"), approval="case-4")
+        line = watching.stdout.readline()
+        watching.send_signal(number)
+        printed, told = watching.communicate(timeout=60)
+    assert line.rstrip().endswith("1 Committed")
+    assert printed == ""
+    assert "stopping" in told
+    assert "Traceback" not in told
+    assert watching.returncode == 0
+    assert place.json("show", "payout:case-4")["status"] == "COMMITTED"
+
+
+def test_watch_prints_json_lines(place: Place) -> None:
+    """With --json each pass is an object on a line of its own."""
+    environment = {**os.environ, "INTERLOCK_JOURNAL": place.url}
+    command = [sys.executable, "-u", "-m", "interlock.cli", "recover", "--watch", "--json", "--targets", "test_targets:several"]
+    with place.gate() as gate:
+        gate.approve("case-4", by="user:17", expires_in_s=3600, cap_minor=9000, currency="usd")
+        gate.propose("payout:case-4", place.effect("customer-4"), approval="case-4")
+    with subprocess.Popen(command, cwd=place.folder, env=environment, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        one = json.loads(watching.stdout.readline())
+        watching.terminate()
+    assert [outcome["outcome"] for outcome in one["outcomes"]] == ["Committed"]
+    assert watching.returncode == 0
+
+
+def test_watch_takes_no_key(place: Place) -> None:
+    """`recover KEY --watch` is a usage error."""
+    assert place.run("recover", "payout:case-1", "--watch").returncode == 2
