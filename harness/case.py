@@ -118,6 +118,7 @@ class Case:
             anthropic_base_url=self._world.anthropic_base_url,
             kill_at=self._scenario.dies,
             settings=self._scenario.settings,
+            database=self._world.database,
         )
         self._column.approvals.grant(job)
         return job

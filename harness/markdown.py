@@ -39,6 +39,7 @@ def _about(document: Json) -> Iterator[str]:
     took = f"{document['wall_s']} s, {document['processors']} processors"
     yield f"- run: {document['started_at']} to {document['finished_at']} ({took})"
     yield f"- versions: {versions}"
+    yield f"- the gate's journals: {document.get('journal', 'SQLite')}, a new one for each case"
     yield f"- commit: {document['git_commit'] or 'none'}"
     yield f"- the provider's own record of every case: `{document['ledger']}`; check it against this with `make audit`"
     yield f"- {'every cell of the matrix' if document['complete'] else 'PARTIAL: not every cell of the matrix was run'}"

@@ -21,6 +21,7 @@ from harness import markdown
 from harness.case import KILLED, CaseResult
 from harness.columns import COLUMNS
 from harness.columns.job import Status
+from harness.postgres.journals import JournalKind
 from harness.scenarios import BURN_OFF, EXPECTED_TO_FAIL, SCENARIOS, Scenario
 from harness.verdicts import HELD, AnswerVerdict
 from harness.world import ROOT
@@ -32,7 +33,7 @@ WHAT_IS_LOCAL = (
     "The payment provider is a stand-in on 127.0.0.1 that keeps the rules which Stripe documents; the real SDK speaks to it.",
     "The model is a scripted stand-in on 127.0.0.1 with wording drawn anew; the real SDK speaks to it.",
     "The 25 hours are moved clocks, the provider's and the gate's. The forgotten key is forgotten because it was told to be.",
-    "Real are the processes, the SIGKILL, the SDKs, SQLite, and the ledger that the verdicts are read from.",
+    "Real are the processes, the SIGKILL, the SDKs, the database, and the ledger that the verdicts are read from.",
 )
 WHAT_IS_EMULATED = "EMULATED only: it needs a key that is forgotten, a moved clock, or figures of the stand-in"
 LIMITS = (
@@ -74,6 +75,7 @@ class Run:
 
     Attributes:
         live: whether it took place at the real services.
+        journal: what the gate's journals were.
         started_at: in UTC.
         finished_at: in UTC.
         wall_s: how long it took, in seconds.
@@ -84,6 +86,7 @@ class Run:
     """
 
     live: bool
+    journal: JournalKind = JournalKind.SQLITE
     started_at: datetime
     finished_at: datetime
     wall_s: float
@@ -96,6 +99,11 @@ class Run:
     def label(self) -> str:
         """Where it took place, in a word."""
         return LIVE if self.live else LOCAL
+
+    @property
+    def name(self) -> str:
+        """What its files are called."""
+        return "standalone" if self.journal is JournalKind.SQLITE else f"standalone-{self.journal.value}"
 
     @property
     def complete(self) -> bool:
@@ -151,8 +159,8 @@ def write(run: Run, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     document = as_json(run)
     files = {
-        folder / "standalone.md": markdown.render(document),
-        folder / "standalone.json": json.dumps(document, indent=2, ensure_ascii=False) + "\n",
+        folder / f"{run.name}.md": markdown.render(document),
+        folder / f"{run.name}.json": json.dumps(document, indent=2, ensure_ascii=False) + "\n",
         folder / document["ledger"]: "".join(f"{line}\n" for case in run.cases for line in case.lines),
     }
     for path, text in files.items():
@@ -166,6 +174,7 @@ def as_json(run: Run) -> dict[str, Any]:
     return {
         "matrix": "standalone",
         "mode": run.label,
+        "journal": str(run.journal),
         "started_at": run.started_at.isoformat(timespec="seconds"),
         "finished_at": run.finished_at.isoformat(timespec="seconds"),
         "wall_s": round(run.wall_s, 1),
@@ -181,7 +190,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "tallies": {name: asdict(run.tally(name)) for name in run.columns},
         "tallies_of_rows_of_its_own": {name: asdict(run.tally(name, interlock_only=True)) for name in gate_alone},
         "surprises": surprises(run.cases),
-        "ledger": "standalone-ledger.jsonl",
+        "ledger": f"{run.name}-ledger.jsonl",
         "cases": [_case_json(case) for case in run.cases],
     }
 

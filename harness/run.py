@@ -19,6 +19,7 @@ from harness import results, table
 from harness.case import Case, CaseResult
 from harness.columns import COLUMNS
 from harness.keys import DEFAULT_MODEL, LiveKeyRefused, anthropic_key_from_environment, stripe_key_from_environment
+from harness.postgres.journals import JournalKind, journal_database
 from harness.scenarios import BURN_OFF, SCENARIOS, Scenario
 from harness.world import LiveWorld, LocalWorld, World
 
@@ -62,12 +63,16 @@ def main(arguments: list[str] | None = None) -> int:
         columns=tuple(options.column or COLUMNS),
         repeat=options.repeat,
     )
+    if options.live and options.journal is not JournalKind.SQLITE:
+        print("a live run keeps its journals in files; nothing was run", file=sys.stderr)
+        return BAD_USAGE
     if not plan.cells(live=options.live):
         print("none of these rows can be had here in these columns; nothing was run", file=sys.stderr)
         return BAD_USAGE
     with _folder(keep=options.keep) as folder:
         if not options.live:
-            with LocalWorld(folder) as world:
+            # On a disk: crash to close is measured.
+            with journal_database(options.journal, in_memory=False) as database, LocalWorld(folder, database) as world:
                 run = carry_out(plan, world, folder)
         elif (live := _live_world(options.model)) is not None:
             run = carry_out(plan, live, folder)
@@ -102,6 +107,7 @@ def carry_out(plan: Plan, world: World, folder: Path) -> results.Run:
     rows = {scenario.name: nth for nth, scenario in enumerate(plan.scenarios)}
     return results.Run(
         live=world.live,
+        journal=JournalKind.SQLITE if world.database is None else JournalKind.POSTGRES,
         started_at=started_at,
         finished_at=datetime.now(UTC),
         wall_s=time.monotonic() - began,
@@ -157,6 +163,9 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument("--repeat", type=_positive, default=1, metavar="N", help="how often each cell is run")
     parser.add_argument("--out", type=Path, default=Path("results"), metavar="DIR", help="where the results go")
     parser.add_argument("--keep", action="store_true", help="keep the cases' journals and the ledgers")
+    parser.add_argument(
+        "--journal", type=JournalKind, choices=list(JournalKind), default=JournalKind.SQLITE, help="where the gate's journals are"
+    )
     parser.add_argument("--live", action="store_true", help="Stripe's test mode and the real model; test keys only")
     parser.add_argument("--model", default=DEFAULT_MODEL, help="the model of a live run")
     return parser

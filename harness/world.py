@@ -93,11 +93,13 @@ class World(Protocol):
         live: whether it is the real one.
         model: the model's name.
         anthropic_base_url: where the model is; None for the real one.
+        database: the PostgreSQL database that keeps the gate's journals; None for files.
     """
 
     live: bool
     model: str
     anthropic_base_url: str | None
+    database: str | None
 
     def provider(self, scenario: Scenario) -> Provider:
         """Return the payment provider for a scenario."""
@@ -146,12 +148,14 @@ class LocalWorld:
 
     Args:
         folder: where the ledgers are written.
+        database: the PostgreSQL database that keeps the gate's journals; None for files.
     """
 
     live = False
     model = "claude-local-scripted"
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, database: str | None = None) -> None:
+        self.database = database
         with ExitStack() as starting:
             anthropic = starting.enter_context(AnthropicStandIn())
             steady = starting.enter_context(StripeStandIn(folder / "ledger.jsonl"))
@@ -221,6 +225,7 @@ class LiveWorld:
     """
 
     live = True
+    database: str | None = None
 
     def __init__(
         self,

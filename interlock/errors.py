@@ -21,6 +21,12 @@
     │   ├── JournalCorrupt
     │   ├── EventNotStorable
     │   └── GateClosed
+    ├── EvidenceError                what was shown is not to be relied upon
+    │   ├── MalformedEvidence        not of the format that it claims
+    │   ├── WrongKey                 signed by no key that is trusted
+    │   ├── WrongSignature           a trusted key's name on what it did not sign
+    │   ├── InconsistentEvidence     a proof that does not lead where it claims
+    │   └── QuorumNotReached         cosigned by too few witnesses
     └── OutcomeNotRecorded           it was sent, and the journal does not say so yet
 
 Refused, Ambiguous and InFlight are outcomes and not errors: see `interlock.outcomes`.
@@ -135,6 +141,38 @@ class EventNotStorable(JournalError):
 
 class GateClosed(JournalError):
     """The gate or the journal was closed. Nothing was written or sent; open a new one."""
+
+
+class EvidenceError(InterlockError):
+    """What was shown as evidence is not to be relied upon. It says nothing about whether the action happened."""
+
+
+class MalformedEvidence(EvidenceError, ValueError):
+    """It is not of the format that it claims to be, or beyond the limits of what is read. Ask for it again, from its source."""
+
+
+class WrongKey(EvidenceError):
+    """No key that is trusted for this has signed it. Check that the policy is the one meant for this log."""
+
+
+class WrongSignature(EvidenceError):
+    """It bears the name of a trusted key over something which that key did not sign: it was changed, or forged."""
+
+
+class InconsistentEvidence(EvidenceError):
+    """A proof does not lead from what it is for to the root it claims: an entry, a proof or a log was changed."""
+
+
+class QuorumNotReached(EvidenceError):
+    """The log has signed it, and too few of the policy's witnesses have. Ask for it again when they have cosigned.
+
+    `cosigned` names the policy's witnesses that did.
+    """
+
+    def __init__(self, message: str, cosigned: tuple[str, ...]) -> None:
+        """Keep the names, for whoever reports how many of how many."""
+        self.cosigned = cosigned
+        super().__init__(message)
 
 
 class OutcomeNotRecorded(InterlockError):

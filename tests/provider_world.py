@@ -38,11 +38,14 @@ from interlock.domain.answers import (
     Unknown,
 )
 from interlock.domain.effects import DataclassCodec, Effect, Money
+from interlock.domain.endings import Pending
 from interlock.domain.ports import ApprovalSource, Deadline, ExternalTerms, Target
 from interlock.domain.premises import Change, ChangeKind, Facts, Judgement, Premise, Purpose, facts_text
 from interlock.domain.profiles import CapabilityProfile
 from interlock.domain.requests import Protocol, Request
-from interlock.driver import drive
+from interlock.outcomes import outcome_of
+from tests.gates import after, drive, open_gate
+from tests.journals import present
 
 R = TypeVar("R")
 
@@ -575,8 +578,8 @@ class Actor:
 
     def begin(self, effect: Effect[Any] | None = None) -> Protocol[Any]:
         """Return the protocol of `fire`, not yet driven."""
-        intent = self.gate._intent(self.key, effect or self.world.transfer(), self.approval, self.premises, None, None)
-        return protocol.fire(intent, self.gate._sender(self.world.capabilities))
+        intent = self.gate._operations.intent(self.key, effect or self.world.transfer(), self.approval, self.premises, None, None)
+        return protocol.fire(intent, self.gate._operations.sender(self.world.capabilities))
 
     def fire(self, crash: Death | None = None, interpose: Interposed | None = None) -> Outcome:
         """Fire, perhaps to death."""
@@ -584,7 +587,7 @@ class Actor:
 
     def recover(self, crash: Death | None = None, interpose: Interposed | None = None) -> Outcome:
         """Recover the action, perhaps to death."""
-        part = protocol.recover(self.action(), self.gate._sender(self.world.capabilities))
+        part = protocol.recover(self.action(), self.gate._operations.sender(self.world.capabilities))
         return self._run(part, crash, interpose)
 
     def action(self) -> GatedAction:
@@ -625,12 +628,15 @@ class Actor:
             if interpose is not None:
                 interpose(request)
             answer = self.perform(request)
-            if here is not None:
-                raise Crash
-            return answer
+            return answer if here is None else after(answer, _crash)
 
-        with self.gate._driver.at_work.run():
-            return self.gate._outcome(drive(part, perform))
+        conclusion = drive(self.gate, part, perform)
+        pending = conclusion if isinstance(conclusion, Pending) else None
+        return outcome_of(conclusion.action, pending, self.world.clock.now())
+
+
+def _crash() -> None:
+    raise Crash
 
 
 def abandon(gate: Gate) -> None:
@@ -642,7 +648,7 @@ def abandon(gate: Gate) -> None:
 
 @dataclass
 class Stage:
-    """A journal on disk, a world, and the actors on it."""
+    """A journal, a world, and the actors on it."""
 
     path: Path
     world: World
@@ -654,12 +660,12 @@ class Stage:
     @property
     def url(self) -> str:
         """The journal's URL."""
-        return f"sqlite:///{self.path}"
+        return present.journals.url(self.path)
 
     def gate(self, **options: Any) -> Gate:
         """Open a gate, which is closed with the stage."""
         given = {"targets": [self.world], "approval_sources": self.sources, "config": self.config, **options}
-        gate = Gate.open(self.url, clock=self.world.clock, **given)
+        gate = open_gate(self.url, clock=self.world.clock, **given)
         self.gates.append(gate)
         return gate
 

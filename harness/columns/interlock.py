@@ -84,9 +84,8 @@ def run(job: Job, reached: Reached) -> Answer:
     stripe = _target(job)
     decided = _decide_once(job, stripe.observe)
     config = GateConfig(claim_ttl_s=job.settings.claim_ttl_s)
-    with Gate.open(
-        job.journal_url, targets=[CrashingTarget(stripe, reached)], config=config, clock=ShiftedClock(job.clock_ahead_s)
-    ) as gate:
+    clock = ShiftedClock(job.clock_ahead_s) if job.clock_ahead_s else None  # the journal's own where nothing is moved
+    with Gate.open(job.journal_url, targets=[CrashingTarget(stripe, reached)], config=config, clock=clock) as gate:
         outcome = gate.fire(
             f"refund:{job.case_id}",
             stripe.refund(payment=job.payment, amount_minor=job.approved_minor, currency=job.currency, reference=job.case_id),

@@ -14,6 +14,7 @@ import msgspec
 
 from harness.agent import Decision, SupportCase, decide
 from harness.keys import anthropic_key_from_environment, stripe_key_from_environment
+from harness.postgres.journals import with_schema
 
 LOCAL_STRIPE_KEY_PREFIX = "sk_test_local_"
 
@@ -70,6 +71,7 @@ class Job:
         kill_at: where this start of the worker dies; None where it is not armed.
         clock_ahead_s: how far the gate's clock is moved, in seconds.
         settings: how the gate's target is set up.
+        database: the PostgreSQL database that the case's journal is a schema of; None for a file.
 
     Raises:
         JobRefused: a live job with a moved clock or with figures that hold for the stand-in only, or a local one that would
@@ -90,6 +92,7 @@ class Job:
     kill_at: KillPoint | None = None
     clock_ahead_s: float = 0.0
     settings: GateSettings = field(default_factory=GateSettings)
+    database: str | None = None
 
     def __post_init__(self) -> None:
         if self.live and self.clock_ahead_s:
@@ -107,7 +110,9 @@ class Job:
     @property
     def journal_url(self) -> str:
         """The case's own journal."""
-        return f"sqlite:///{self.home / 'journal.db'}"
+        if self.database is None:
+            return f"sqlite:///{self.home / 'journal.db'}"
+        return with_schema(self.database, self.case_id.replace("-", "_"))
 
     @property
     def stripe_key(self) -> str:

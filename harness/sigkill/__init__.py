@@ -1,6 +1,6 @@
-"""SIGKILL mode: four processes on one SQLite journal, killed at named points by seed; the provider's ledger is the judge.
+"""SIGKILL mode: four processes on one journal, killed at named points by seed; the provider's ledger is the judge.
 
-python -m harness.sigkill --schedules 300 --seed 0
+python -m harness.sigkill --schedules 300 --seed 0 --journal postgres
 """
 
 from __future__ import annotations

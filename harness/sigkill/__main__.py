@@ -7,21 +7,37 @@ import multiprocessing
 import os
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from harness.postgres.journals import JournalKind, journal_database
 from harness.sigkill.counts import Counts
 from harness.sigkill.play import play_seed
 
 _BAR = 40
 
 
-def run(schedules: int, seed: int, at_once: int) -> tuple[Counts, list[str]]:
+@dataclass(frozen=True, slots=True)
+class Played:
+    """What the schedules on one kind of journal came to."""
+
+    kind: JournalKind
+    counts: Counts
+    failures: list[str]
+    took_s: float
+
+
+def run(kind: JournalKind, schedules: int, seed: int, at_once: int) -> Played:
     """Play the schedules of the seeds from `seed` on, with a progress bar on standard error."""
     counts, failures, began_s = Counts(), list[str](), time.monotonic()
-    with ProcessPoolExecutor(at_once, mp_context=multiprocessing.get_context("spawn")) as pool:
-        playing = [pool.submit(play_seed, seed + number) for number in range(schedules)]
+    with (
+        journal_database(kind, in_memory=True) as database,
+        ProcessPoolExecutor(at_once, mp_context=multiprocessing.get_context("spawn")) as pool,
+    ):
+        playing = [pool.submit(play_seed, seed + number, database) for number in range(schedules)]
         for done, future in enumerate(as_completed(playing), start=1):
             result = future.result()
             if isinstance(result, Counts):
@@ -30,17 +46,24 @@ def run(schedules: int, seed: int, at_once: int) -> tuple[Counts, list[str]]:
                 failures.append(result)
             _show(done, schedules, began_s, counts, len(failures))
     sys.stderr.write("\n")
-    return counts, failures
+    return Played(kind, counts, failures, time.monotonic() - began_s)
 
 
-def page(counts: Counts, failures: int, seed: int, took_s: float) -> str:
+def page(played: Sequence[Played], seed: int) -> str:
     """Return the counts as Markdown."""
-    rows = "\n".join(f"| {name} | {figure} |" for name, figure in counts.lines())
     return (
         "# SIGKILL schedules\n\n"
-        "Four worker processes on one SQLite journal, the Stripe stand-in over HTTP, and its ledger as the judge (LOCAL).\n\n"
-        f"{datetime.now(UTC):%Y-%m-%d}, seeds from {seed}, {took_s:.0f} s, {os.cpu_count()} processors: "
-        f"{counts.schedules:,} schedules without a violation, {failures} with one.\n\n"
+        "Four worker processes on one journal, the Stripe stand-in over HTTP, and its ledger as the judge (LOCAL).\n\n"
+        + "\n".join(_part(one, seed) for one in played)
+    )
+
+
+def _part(played: Played, seed: int) -> str:
+    rows = "\n".join(f"| {name} | {figure} |" for name, figure in played.counts.lines())
+    return (
+        f"## {played.kind}\n\n"
+        f"{datetime.now(UTC):%Y-%m-%d}, seeds from {seed}, {played.took_s:.0f} s, {os.cpu_count()} processors: "
+        f"{played.counts.schedules:,} schedules without a violation, {len(played.failures)} with one.\n\n"
         f"| what | count |\n| --- | --- |\n{rows}\n"
     )
 
@@ -51,11 +74,12 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0, help="the first schedule's; each has the next")
     parser.add_argument("--at-once", type=int, default=os.cpu_count() or 1, help="how many schedules to play at once")
+    parser.add_argument("--journal", action="append", type=JournalKind, choices=list(JournalKind), help="may be repeated")
     parser.add_argument("--out", type=Path, help="a Markdown file for the counts")
     given = parser.parse_args()
-    began_s = time.monotonic()
-    counts, failures = run(given.schedules, given.seed, given.at_once)
-    text = page(counts, len(failures), given.seed, time.monotonic() - began_s)
+    kinds = given.journal or [JournalKind.SQLITE]
+    played = [run(kind, given.schedules, given.seed, given.at_once) for kind in kinds]
+    failures, text = [failure for one in played for failure in one.failures], page(played, given.seed)
     print("\n\n".join([*failures, text]))
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import multiprocessing
+import secrets
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, replace
 from multiprocessing.connection import wait
 from multiprocessing.context import ForkServerProcess
@@ -12,6 +14,7 @@ from pathlib import Path
 from signal import SIGKILL
 from tempfile import TemporaryDirectory
 
+from harness.postgres.journals import fresh_schema
 from harness.sigkill import worker
 from harness.sigkill.counts import Counts
 from harness.sigkill.judge import Record, record_of, violations
@@ -26,21 +29,31 @@ _LONGEST_S = 90.0
 
 # Forked from a server with one thread that has imported everything: no lock of this process is inherited, and a start is quick.
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["interlock.gate", "interlock.stripe", "stripe", "harness.sigkill.worker"])
+_CONTEXT.set_forkserver_preload(
+    ["interlock.gate", "interlock.stripe", "stripe", "interlock.infrastructure.postgres.journal", "harness.sigkill.worker"]
+)
 
 
 class ScheduleFailed(AssertionError):
     """A schedule showed something that must never be. The message has its seed, its steps and what every process did."""
 
 
-def play(schedule: Schedule) -> Counts:
+def play(schedule: Schedule, database: str | None = None) -> Counts:
     """Play a schedule in a folder of its own, and judge it.
+
+    Args:
+        schedule: what happens.
+        database: a PostgreSQL database, in which the journal gets a schema of its own; None for a file in the folder.
 
     Raises:
         ScheduleFailed: something that must never be was seen.
     """
-    with TemporaryDirectory(prefix="sigkill-") as name, StripeStandIn(Path(name) / "ledger.jsonl") as standin:
-        site = open_cases(schedule, Path(name), standin)
+    with (
+        TemporaryDirectory(prefix="sigkill-") as name,
+        StripeStandIn(Path(name) / "ledger.jsonl") as standin,
+        _journal(database) as journal_url,
+    ):
+        site = open_cases(schedule, Path(name), standin, journal_url)
         troupe = _Troupe(schedule, site)
         troupe.play(standin)
         quiet(standin)
@@ -52,10 +65,14 @@ def play(schedule: Schedule) -> Counts:
         return _counts(troupe, record, standin)
 
 
-def play_seed(seed: int) -> Counts | str:
+def _journal(database: str | None) -> AbstractContextManager[str | None]:
+    return nullcontext() if database is None else fresh_schema(database, f"sigkill_{secrets.token_hex(8)}")
+
+
+def play_seed(seed: int, database: str | None = None) -> Counts | str:
     """Play the schedule of a seed; return its counts, or what it showed."""
     try:
-        return play(draw(seed))
+        return play(draw(seed), database)
     except ScheduleFailed as failure:
         return str(failure)
 
@@ -71,9 +88,9 @@ def quiet(standin: StripeControl) -> None:
         time.sleep(0.03)
 
 
-def open_cases(schedule: Schedule, folder: Path, standin: StripeControl) -> worker.Site:
+def open_cases(schedule: Schedule, folder: Path, standin: StripeControl, journal_url: str | None = None) -> worker.Site:
     """Let customers pay, decide on what was read of the payments, and approve the refunds."""
-    site = worker.Site(folder, standin.handshake, schedule.profile)
+    site = worker.Site(folder, standin.handshake, schedule.profile, journal_url=journal_url)
     target, client = site.refunds(), connect(standin)
     with site.gate(target) as gate:
         opened = []

@@ -52,17 +52,19 @@ class Site:
         handshake: how to reach the stand-in.
         profile: what the target may rely on.
         cases: the cases.
+        journal_url: the journal's, where it is no file in the folder.
     """
 
     folder: Path
     handshake: str
     profile: Profile
     cases: tuple[OpenCase, ...] = ()
+    journal_url: str | None = None
 
     @property
     def url(self) -> str:
         """The journal's address."""
-        return f"sqlite:///{self.folder / 'journal.db'}"
+        return self.journal_url or f"sqlite:///{self.folder / 'journal.db'}"
 
     def refunds(self) -> StripeRefunds:
         """Return the target, with short deadlines, on the stand-in."""
@@ -79,8 +81,9 @@ class Site:
         )
 
     def gate(self, target: Target[Any], ahead_s: float = 0.0) -> Gate:
-        """Open a gate on the journal, its clock moved ahead."""
-        return Gate.open(self.url, targets=[target], config=GateConfig(claim_ttl_s=CLAIM_TTL_S), clock=ShiftedClock(ahead_s))
+        """Open a gate on the journal, its clock moved ahead; it goes by the journal's own where nothing is moved."""
+        clock = ShiftedClock(ahead_s) if ahead_s else None
+        return Gate.open(self.url, targets=[target], config=GateConfig(claim_ttl_s=CLAIM_TTL_S), clock=clock)
 
     def fire(self, gate: Gate, number: int, key: str, wait_s: float = 0.0) -> Outcome:
         """Fire one action of a case: always the same effect under the same key, on the decision that was saved."""

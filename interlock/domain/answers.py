@@ -11,8 +11,8 @@ from typing import Any
 class Storable:
     """A base of records that come from a target: what could not be read back from the journal is not let in.
 
-    A wrong type raises where the record is made, which the port turns into Unknown or CannotTell. A lone surrogate, which JSON
-    can carry and UTF-8 can't, is replaced.
+    A wrong type raises where the record is made, which the port turns into Unknown or CannotTell. What JSON can carry and a
+    journal can't, a lone surrogate or a NUL, is replaced.
     """
 
     __slots__ = ()
@@ -38,8 +38,8 @@ def _checked(name: str, annotation: str, value: Any) -> Any:
 
 
 def storable(text: str) -> str:
-    """Return the text with what UTF-8 can't carry replaced."""
-    return text.encode("utf-8", "replace").decode()
+    """Return the text with what a journal can't carry replaced."""
+    return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 
 class Settlement(StrEnum):

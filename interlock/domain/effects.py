@@ -162,7 +162,9 @@ def require_scalar(name: str, value: Any) -> Scalar:
 
 
 def require_unicode(name: str, text: str) -> str:
-    """Return the text if it can be stored as UTF-8 (a lone surrogate can't).
+    """Return the text if every journal can store it: no lone surrogate, which UTF-8 can't carry, and no NUL.
+
+    PostgreSQL's text has no NUL (postgresql.org/docs/current/datatype-character.html).
 
     Raises:
         InvalidEffect: it can't.
@@ -170,8 +172,11 @@ def require_unicode(name: str, text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        msg = f"{name} holds a lone surrogate, which is not text"
+        msg = f"{name} holds a lone surrogate, which is not text; nothing was written or sent"
         raise InvalidEffect(msg) from None
+    if "\0" in text:
+        msg = f"{name} holds a NUL character, which not every journal can store; nothing was written or sent"
+        raise InvalidEffect(msg)
     return text
 
 

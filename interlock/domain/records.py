@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from uuid import UUID
 
-_HEADER = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+_quoted = json.encoder.encode_basestring_ascii
 
 GENESIS = "genesis"
 """The `prev` of an aggregate's first event."""
@@ -40,18 +40,13 @@ def record(  # noqa: D417 - the arguments are the fields of the record, as ADR 2
     Raises:
         ValueError: a topic or log id that is not ASCII.
     """
-    header = {
-        "id": str(aggregate_id),
-        "log": log,
-        "n": version,
-        "prev": GENESIS if prev is None else f"sha256:{prev.hex()}",
-        "state": f"sha256:{state.hex()}",
-        "topic": topic,
-        "v": 1,
-    }
     if not (log.isascii() and log.isprintable() and topic.isascii() and topic.isprintable()):
         raise ValueError("topic and log id must be printable ASCII")
-    return _HEADER.encode(header).encode()
+    previous = GENESIS if prev is None else f"sha256:{prev.hex()}"
+    return (
+        f'{{"id":"{aggregate_id}","log":{_quoted(log)},"n":{version},"prev":"{previous}","state":"sha256:{state.hex()}",'
+        f'"topic":{_quoted(topic)},"v":1}}'
+    ).encode()
 
 
 def leaf_hash(record_bytes: bytes) -> bytes:

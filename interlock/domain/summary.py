@@ -29,6 +29,7 @@ class ActionSummary:
         via: how a commit was established.
         code: why it was refused, or why nobody knows.
         attention: whether a person has to look at it.
+        claim_lock: the liveness lock of the gate that has it in flight, where that has one.
         claim_expires_at: when an action in flight may be taken over at the latest.
         intended_at: the time of its first event.
         changed_at: the time of its last event.
@@ -46,6 +47,7 @@ class ActionSummary:
     via: str | None
     code: str | None
     attention: bool
+    claim_lock: str | None
     claim_expires_at: datetime | None
     intended_at: datetime
     changed_at: datetime
@@ -54,6 +56,7 @@ class ActionSummary:
 def summarize(action: GatedAction) -> ActionSummary:
     """Return the summary of an action as it is in memory, pending events included."""
     effect, ending = action.intent.effect, action.ending
+    claim = None if action.ended else action.claim
     return ActionSummary(
         action_id=action.id.hex,
         version=action.version,
@@ -67,7 +70,8 @@ def summarize(action: GatedAction) -> ActionSummary:
         via=action.commit_event.via.value if action.commit_event else None,
         code=ending.code if isinstance(ending, GatedAction.Refused | GatedAction.Ambiguous) else None,
         attention=needs_attention(action),
-        claim_expires_at=action.claim.expires_at if action.claim and not action.ended else None,
+        claim_lock=claim.lock if claim else None,
+        claim_expires_at=claim.expires_at if claim else None,
         intended_at=action.created_on,
         changed_at=action.modified_on,
     )

@@ -16,6 +16,11 @@ class Clock(Protocol):
         ...
 
 
+def behind_s(clock: Clock) -> float:
+    """Return by how much a clock may be behind the journal's, in seconds: a sender stops so much earlier (rule 3)."""
+    return float(getattr(clock, "behind_s", 0.0))  # a clock of the host's own need not know
+
+
 class SystemClock:
     """The clock of this machine. All processes on one SQLite journal share it."""
 

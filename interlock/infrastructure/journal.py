@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 from uuid import UUID
 
 from eventsourcing.domain import BaseAggregate, CanMutateAggregate
@@ -34,7 +34,14 @@ class Journal(ABC):
     Args:
         log_id: the journal's id, which is in every record that is hashed.
         recorder: its database.
+
+    Attributes:
+        database: what the database is called.
+        version: which version of its schema this program works with.
     """
+
+    database: ClassVar[str]
+    version: ClassVar[int]
 
     def __init__(self, log_id: str, recorder: JournalRecorder) -> None:
         self.log_id = log_id
@@ -137,10 +144,10 @@ class Journal(ABC):
         page = self.summaries(conditions, limit=limit, after=after.hex if after else None, newest_first=False)
         return [UUID(summary.action_id) for summary in page]
 
-    def all_summaries(self) -> Iterator[ActionSummary]:
-        """Return all summaries, oldest action first."""
+    def all_summaries(self, conditions: SummaryFilter | None = None) -> Iterator[ActionSummary]:
+        """Return all summaries that fulfil the conditions, oldest action first."""
         after: str | None = None
-        while page := self.summaries(SummaryFilter(), limit=1000, after=after, newest_first=False):
+        while page := self.summaries(conditions or SummaryFilter(), limit=1000, after=after, newest_first=False):
             yield from page
             after = page[-1].action_id
 
@@ -197,6 +204,12 @@ class Journal(ABC):
         """Return which aggregate each taken name stands for."""
         with self._translated("be read"):
             return self._recorder.names()
+
+    @contextmanager
+    def snapshot(self) -> Generator[None]:
+        """Let all that this thread reads of the journal until the end be of one moment, whatever is written meanwhile."""
+        with self._translated("be read"), self._recorder.snapshot():
+            yield
 
     def domain_event(self, row: StoredRow) -> Any:
         """Decode one row of the log.

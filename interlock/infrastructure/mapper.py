@@ -41,13 +41,13 @@ class EventMapper(Mapper[UUID]):
             state["class_version"] = class_version
         state[_SALT] = secrets.token_hex(16)
         try:
-            stored = StoredEvent(originator_id, version, get_topic(type(domain_event)), msgspec.json.encode(state))
-            self.to_domain_event(stored)
-        except (JournalCorrupt, TypeError, ValueError) as error:
+            encoded = msgspec.json.encode(state)
+            _decoder(type(domain_event)).decode(encoded)
+        except (msgspec.MsgspecError, TypeError, ValueError) as error:
             raise EventNotStorable(
                 f"a {type(domain_event).__name__} holds a value that could not be read back: {error}; it was not written"
             ) from error
-        return stored
+        return StoredEvent(originator_id, version, get_topic(type(domain_event)), encoded)
 
     def to_domain_event(self, stored_event: StoredEvent) -> DomainEventProtocol[UUID]:
         """Return the event again.

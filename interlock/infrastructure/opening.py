@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from urllib.parse import urlsplit
 
+from interlock.errors import InvalidConfiguration
 from interlock.infrastructure.journal import Journal
 
 
@@ -19,11 +20,52 @@ def open_journal(url: str, *, create: bool = True) -> Journal:
         JournalTooNew: it was written by a newer version.
         JournalUnavailable: it can't be opened or made.
     """
-    scheme = urlsplit(url).scheme
-    if scheme in ("postgresql", "postgres"):
+    if _is_postgres(url):
         from interlock.infrastructure.postgres.journal import PostgresJournal
 
         return PostgresJournal(url, create=create)
     from interlock.infrastructure.sqlite.journal import SQLiteJournal
 
     return SQLiteJournal(url, create=create)
+
+
+def upgrade_journal(url: str) -> tuple[int, int]:
+    """Bring a journal up to this version. On PostgreSQL one is made where there is none; a file is made by the gate that uses it.
+
+    Returns:
+        The version before and after; 0 before where there was none.
+
+    Raises:
+        InvalidConfiguration: the URL names no journal that is known here.
+        JournalTooNew: it was made by a newer version.
+        JournalUnavailable: it can't be reached, or the role may not change the schema.
+    """
+    if _is_postgres(url):
+        from interlock.infrastructure.postgres.connections import parse_url
+        from interlock.infrastructure.postgres.schema import upgrade
+
+        return upgrade(parse_url(url))
+    with open_journal(url, create=False) as journal:
+        return journal.version, journal.version
+
+
+def grant_journal(url: str, role: str) -> None:
+    """Give a role of the database what a gate needs: it can add to the log, and not change it (I9).
+
+    Raises:
+        InvalidConfiguration: the journal is a file, which has no roles.
+        JournalUnavailable: there is no such role, or it may not be given these rights.
+    """
+    if not _is_postgres(url):
+        raise InvalidConfiguration("a journal in an SQLite file has no roles: the file's own permissions say who may use it")
+    from interlock.infrastructure.postgres.connections import parse_url
+    from interlock.infrastructure.postgres.schema import grant
+
+    grant(parse_url(url), role)
+
+
+def _is_postgres(url: str) -> bool:
+    try:
+        return urlsplit(url).scheme in ("postgresql", "postgres")
+    except ValueError:
+        raise InvalidConfiguration("the journal's URL is malformed; nothing was opened") from None

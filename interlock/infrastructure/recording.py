@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any, ClassVar, Protocol
@@ -54,7 +55,8 @@ class Batch:
 class StoredRow:
     """One row of the log, as it stands in the database.
 
-    `position` and `running_hash` are None while no sequencer has given the row its place (PostgreSQL).
+    `position` and `running_hash` are None while no sequencer has given the row its place (PostgreSQL), and `passed_over` says
+    that it never will. Where an event that had a place is gone, all but the place is None.
     """
 
     position: int | None
@@ -65,6 +67,7 @@ class StoredRow:
     state_digest: bytes
     leaf_hash: bytes
     running_hash: bytes | None
+    passed_over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +165,10 @@ class JournalRecorder(Protocol):
 
     def names(self) -> dict[tuple[str, bytes], str]:
         """Return which aggregate each taken name stands for."""
+        ...
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let all that this thread reads until the end be of one moment."""
         ...
 
     def close(self) -> None:

@@ -7,6 +7,7 @@ off whole. For those somebody has to hold an older state outside; until then com
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -104,12 +105,18 @@ class LogRow(Protocol):
     def leaf_hash(self) -> bytes: ...  # noqa: D102
     @property
     def running_hash(self) -> bytes | None: ...  # noqa: D102
+    @property
+    def passed_over(self) -> bool: ...  # noqa: D102
 
 
 class ReadableLog(Protocol):
     """What verification reads of a journal."""
 
     log_id: str
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let all that is read until the end be of one moment."""
+        ...
 
     def rows(self, *, after: int = 0, limit: int = 1000, aggregate_id: UUID | None = None) -> list[Any]:
         """Return rows of the log, by position."""
@@ -140,11 +147,12 @@ def verify_journal(log: ReadableLog, action_id: UUID | None = None) -> Verificat
         action_id: check this action only; names, rows and approvals of others are left out then.
     """
     check = _Check(log.log_id)
-    check.read(log, action_id)
-    if action_id is None:
-        check.names(log.names())
-        check.approvals()
-        check.rows(log)
+    with log.snapshot():  # or what is written meanwhile would look like names and rows without events
+        check.read(log, action_id)
+        if action_id is None:
+            check.names(log.names())
+            check.approvals()
+            check.rows(log)
     return Verification(log.log_id, check.events, tuple(check.findings))
 
 
@@ -164,6 +172,12 @@ class _Check:
     def read(self, log: ReadableLog, action_id: UUID | None) -> None:
         expected, running = 1, None
         for row in _all_rows(log, action_id):
+            if _is_missing(row):
+                self.add(
+                    FindingKind.POSITION, f"position {row.position}", "its event is missing, or was moved in the log's order"
+                )
+                expected, running = (row.position or 0) + 1, None
+                continue
             self.events += 1
             wrong = _wrong_types(row)
             if wrong:
@@ -175,6 +189,8 @@ class _Check:
                 if action_id is None:
                     self._order(row, row.position, expected, running)
                 expected, running = row.position + 1, row.running_hash
+            if row.passed_over:
+                self.add(FindingKind.POSITION, _place(row), "it will never have one: it lies before events that have a position")
             if self._chain(row):
                 self._event(row, log)
 
@@ -301,6 +317,11 @@ _ROW_TYPES: dict[str, tuple[type, ...]] = {
     "leaf_hash": (bytes,),
     "running_hash": (bytes, type(None)),
 }
+
+
+def _is_missing(row: LogRow) -> bool:
+    """Whether there is a place without its event."""
+    return all(getattr(row, name) is None for name in _ROW_TYPES if name not in ("position", "running_hash"))
 
 
 def _wrong_types(row: LogRow) -> str:

@@ -16,7 +16,7 @@ from interlock.domain.ports import Target
 from interlock.domain.premises import ChangeKind
 from interlock.domain.profiles import CapabilityProfile
 from interlock.domain.requests import Append, AppendAnswer, Burn, LookUp, ReadPremises, Request, Send, SleepUntil
-from interlock.infrastructure.sqlite.journal import SQLiteJournal
+from interlock.infrastructure.journal import Journal
 from interlock.projections.receipts import Happened, receipt_of
 from interlock.testing.failures import GateViolation
 from interlock.testing.faults import Heard
@@ -47,7 +47,7 @@ class Judge:
         target: the target under test.
     """
 
-    def __init__(self, journal: SQLiteJournal, honesty: Honesty, clock: WorldClock, target: Target[Any]) -> None:
+    def __init__(self, journal: Journal, honesty: Honesty, clock: WorldClock, target: Target[Any]) -> None:
         self._journal = journal
         self._honesty = honesty
         self._clock = clock

@@ -12,16 +12,17 @@ from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
 from interlock.domain.effects import Effect
-from interlock.domain.ports import Target
+from interlock.domain.ports import AsyncTarget, Target
 from interlock.testing.failures import CrashTestFailure
+from interlock.testing.journals import Journals, journals_at
 from interlock.testing.rehearsal import rehearse
 from interlock.testing.schedule import KINDS, as_test, in_words, opening, play
-from interlock.testing.stage import Folder, Setup, Stage
+from interlock.testing.stage import Setup, Stage
 from interlock.testing.steps import Step
 from interlock.testing.world import ProviderWorld, WorldClock
 
 W = TypeVar("W", bound=ProviderWorld)
-T = TypeVar("T", bound=Target[Any])
+T = TypeVar("T", bound=Target[Any] | AsyncTarget[Any])
 
 MAX_STEPS = 20
 IN_DOUBT = 0.6
@@ -84,9 +85,12 @@ class CrashTest(Generic[W, T]):
 
     Args:
         world: makes the model of the provider, once for every schedule, from the schedule's clock.
-        target: makes the target under test, connected to that world.
+        target: makes the target under test, connected to that world: a `Target`, or an `AsyncTarget`, whose calls are awaited one
+            after the other.
         effect: makes the effect that is fired.
         other_effect: makes another one, which is fired under the same key (I5).
+        journal_url: a PostgreSQL database to play the schedules on, instead of files in memory. A schema is made in it, and
+            dropped at the end; nothing else in it is touched.
     """
 
     def __init__(
@@ -96,8 +100,9 @@ class CrashTest(Generic[W, T]):
         target: Callable[[W], T],
         effect: Callable[[W, T], Effect[Any]],
         other_effect: Callable[[W, T], Effect[Any]] | None = None,
+        journal_url: str | None = None,
     ) -> None:
-        self.setup = Setup(world=world, target=target, effect=effect, other_effect=other_effect)
+        self.setup = Setup(world=world, target=target, effect=effect, other_effect=other_effect, journal_url=journal_url)
 
     def run(
         self,
@@ -119,10 +124,10 @@ class CrashTest(Generic[W, T]):
             CrashTestFailure: what was found, with the shortest schedule that shows it.
         """
         report = Report()
-        with Folder() as folder:
-            rehearse(self.setup, folder)
+        with journals_at(self.setup.journal_url) as journals:
+            rehearse(self.setup, journals)
             for number in range(schedules):
-                self._play_drawn(folder, random.Random(seed + number), max_steps, report)  # noqa: S311 - a schedule is no secret
+                self._play_drawn(journals, random.Random(seed + number), max_steps, report)  # noqa: S311 - a schedule is no secret
                 progress(number + 1)
         return report
 
@@ -132,8 +137,8 @@ class CrashTest(Generic[W, T]):
         Raises:
             CrashTestFailure: it finds something.
         """
-        with Folder() as folder:
-            failure = self._failure(folder, steps)
+        with journals_at(self.setup.journal_url) as journals:
+            failure = self._failure(journals, steps)
         if failure is not None:
             raise self._told(failure, steps)
 
@@ -148,21 +153,21 @@ class CrashTest(Generic[W, T]):
 
         return test_case_of(self, schedules=schedules, steps=steps)
 
-    def shortened(self, folder: Folder, failure: CrashTestFailure, steps: Sequence[Step]) -> CrashTestFailure:
+    def shortened(self, journals: Journals, failure: CrashTestFailure, steps: Sequence[Step]) -> CrashTestFailure:
         """Return the failure with the shortest schedule that shows it, in plain words and as a test.
 
         Args:
-            folder: where to play the shorter ones.
+            journals: where to play the shorter ones.
             failure: what was found.
             steps: the schedule that found it.
         """
-        return self._told(*self._shortest(folder, failure, list(steps)))
+        return self._told(*self._shortest(journals, failure, list(steps)))
 
     # --- inside
 
-    def _play_drawn(self, folder: Folder, rng: random.Random, max_steps: int, report: Report) -> None:
+    def _play_drawn(self, journals: Journals, rng: random.Random, max_steps: int, report: Report) -> None:
         steps: list[Step] = []
-        with Stage(self.setup, folder) as stage:
+        with Stage(self.setup, journals) as stage:
             try:
                 for step in draw_steps(stage, rng, max_steps):
                     steps.append(step)
@@ -173,20 +178,20 @@ class CrashTest(Generic[W, T]):
                 return
             except CrashTestFailure as error:
                 failure = error
-        raise self.shortened(folder, failure, steps)
+        raise self.shortened(journals, failure, steps)
 
-    def _shortest(self, folder: Folder, failure: CrashTestFailure, steps: list[Step]) -> tuple[CrashTestFailure, list[Step]]:
+    def _shortest(self, journals: Journals, failure: CrashTestFailure, steps: list[Step]) -> tuple[CrashTestFailure, list[Step]]:
         """Leave out what is not needed, and make plain what need not be special: a part of a schedule is a schedule."""
         candidates = simpler(steps)
         while (candidate := next(candidates, None)) is not None:
-            found = self._failure(folder, candidate)
+            found = self._failure(journals, candidate)
             if found is not None and _same(found, failure):
                 failure, steps = found, candidate
                 candidates = simpler(steps)
         return failure, steps
 
-    def _failure(self, folder: Folder, steps: Sequence[Step]) -> CrashTestFailure | None:
-        with Stage(self.setup, folder) as stage:
+    def _failure(self, journals: Journals, steps: Sequence[Step]) -> CrashTestFailure | None:
+        with Stage(self.setup, journals) as stage:
             try:
                 play(stage, steps)
             except CrashTestFailure as failure:
@@ -206,6 +211,7 @@ def run_crash_test(
     target: Callable[[W], T],
     effect: Callable[[W, T], Effect[Any]],
     other_effect: Callable[[W, T], Effect[Any]] | None = None,
+    journal_url: str | None = None,
     schedules: int = 500,
     seed: int = 0,
 ) -> Report:
@@ -214,7 +220,8 @@ def run_crash_test(
     Raises:
         CrashTestFailure: what was found, with the shortest schedule that shows it.
     """
-    return CrashTest(world=world, target=target, effect=effect, other_effect=other_effect).run(schedules, seed=seed)
+    crash_test = CrashTest(world=world, target=target, effect=effect, other_effect=other_effect, journal_url=journal_url)
+    return crash_test.run(schedules, seed=seed)
 
 
 def draw_steps(stage: Stage[Any, Any], rng: random.Random, max_steps: int) -> Iterator[Step]:

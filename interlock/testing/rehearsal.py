@@ -9,7 +9,8 @@ from uuid import UUID, uuid4
 from interlock.domain.action import idempotency_key
 from interlock.domain.answers import AlreadyUsed, Burned, CannotTell, Declined, Done, Found
 from interlock.testing.failures import TargetLies, WorldLies
-from interlock.testing.stage import Folder, Setup, Stage
+from interlock.testing.journals import Journals
+from interlock.testing.stage import Setup, Stage
 
 
 class _Deadline:
@@ -17,7 +18,7 @@ class _Deadline:
         return 10.0
 
 
-def rehearse(setup: Setup[Any, Any], folder: Folder) -> None:
+def rehearse(setup: Setup[Any, Any], journals: Journals) -> None:
     """Try the model of the provider, and then the target on it.
 
     Raises:
@@ -25,7 +26,7 @@ def rehearse(setup: Setup[Any, Any], folder: Folder) -> None:
         TargetLies: the target does not keep what it promises.
     """
     for rehearsal in (_apply_is_in_the_ledger, _forgetting_forgets, _sends_and_finds, _dedupes, _burns):
-        with Stage(setup, folder) as stage:
+        with Stage(setup, journals) as stage:
             rehearsal(stage)
 
 

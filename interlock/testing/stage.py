@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 from uuid import uuid4
@@ -18,7 +16,7 @@ from interlock.domain.action import GatedAction, Intent, Status
 from interlock.domain.approvals import ApprovalRef
 from interlock.domain.effects import Effect, record_effect
 from interlock.domain.endings import Ended, Pending, PendingReason
-from interlock.domain.ports import Target
+from interlock.domain.ports import AsyncTarget, Target
 from interlock.domain.premises import ChangeKind, Premise, PremisePolicy, PremiseReading, Purpose, Strict, judge_premise
 from interlock.domain.profiles import CapabilityProfile
 from interlock.domain.requests import Protocol, Request
@@ -26,17 +24,17 @@ from interlock.domain.sending import CLAIM_MARGIN_S, Sender
 from interlock.driver import Driver, Registry
 from interlock.errors import ActionMismatch, JournalUnavailable, NotResolvable, OutcomeNotRecorded, PremiseUnreadable
 from interlock.gate import Gate
-from interlock.infrastructure.locks import FileLocks
-from interlock.infrastructure.sqlite.journal import SQLiteJournal
+from interlock.testing.awaited import Awaited, is_overridden
 from interlock.testing.failures import GateViolation, TargetLies
 from interlock.testing.faults import Call, Fault, FaultyTarget, JournalFault, network_of, quiet
 from interlock.testing.honesty import Honesty
+from interlock.testing.journals import Journals
 from interlock.testing.judge import OBJECTIONS, Judge
 from interlock.testing.worker import Worker
 from interlock.testing.world import GateClock, ProviderWorld, WorldClock, changes_of, faults_of
 
 W = TypeVar("W", bound=ProviderWorld)
-T = TypeVar("T", bound=Target[Any])
+T = TypeVar("T", bound=Target[Any] | AsyncTarget[Any])
 
 APPROVAL = "case-1"
 APPROVAL_LASTS_S = 3 * 86_400
@@ -44,7 +42,6 @@ CLAIM_TTL_S = 40.0
 ROUNDS = 60
 """After how many rounds of firing again and waiting as told an action without an end counts as one that never ends."""
 
-_MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
 _READS = (requests.FindAction, requests.LoadAction, requests.LoadApproval, requests.StillAt)
 
 
@@ -57,42 +54,14 @@ class Setup(Generic[W, T]):
         target: makes the target under test, connected to that world.
         effect: makes the effect that is fired.
         other_effect: makes another one, to be fired under the same key; None where there is none.
+        journal_url: the PostgreSQL database that it is tested on; None for files in memory.
     """
 
     world: Callable[[WorldClock], W]
     target: Callable[[W], T]
     effect: Callable[[W, T], Effect[Any]]
     other_effect: Callable[[W, T], Effect[Any]] | None = None
-
-
-class Folder:
-    """Where journals are kept while they are tested: in memory where there is one, each made from a copy of an empty journal."""
-
-    def __init__(self) -> None:
-        self._folder = tempfile.TemporaryDirectory(dir=_MEMORY if _MEMORY.is_dir() else None)
-        self.path = Path(self._folder.name)
-        empty = self.path / "empty.db"
-        SQLiteJournal(f"sqlite:///{empty}").close()
-        self._empty = empty.read_bytes()
-        self._journal = self.path / "journal.db"
-
-    def journal(self) -> SQLiteJournal:
-        """Return a journal with nothing in it."""
-        self._journal.unlink(missing_ok=True)
-        self._journal.write_bytes(self._empty)
-        return SQLiteJournal(f"sqlite:///{self._journal}")
-
-    def close(self) -> None:
-        """Remove everything."""
-        self._folder.cleanup()
-
-    def __enter__(self) -> Self:
-        """Return the folder."""
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
-        """Remove everything."""
-        self.close()
+    journal_url: str | None = None
 
 
 class Stage(Generic[W, T]):
@@ -100,28 +69,29 @@ class Stage(Generic[W, T]):
 
     Args:
         setup: what is tested.
-        folder: where its journal is.
+        journals: where its journal is.
     """
 
-    def __init__(self, setup: Setup[W, T], folder: Folder) -> None:
+    def __init__(self, setup: Setup[W, T], journals: Journals) -> None:
         self.setup = setup
         self.clock = WorldClock()
         self.gate_clock = GateClock(self.clock)
         self.world = setup.world(self.clock)
-        self.inner = setup.target(self.world)
+        self.given = setup.target(self.world)
+        self.inner: Target[Any] = Awaited(self.given) if isinstance(self.given, AsyncTarget) else self.given
         self.network = network_of(self.world)
         if self.network is not None:
             self.network.profile = self.profile
         self.journal_faults: list[JournalFault] = []
-        self.journal = folder.journal()
+        self._journals = journals
+        self.journal = journals.journal()
         self.honesty = Honesty(self.world, self.profile)
         self.judge = Judge(self.journal, self.honesty, self.clock, self.inner)
         self.target = FaultyTarget(self.inner, self.clock, self.network, self.judge)
-        self.effect = setup.effect(self.world, self.inner)
+        self.effect = setup.effect(self.world, self.given)
         self.config = GateConfig(claim_ttl_s=max(CLAIM_TTL_S, self.profile.send_deadline_s + CLAIM_MARGIN_S))
-        self._holders = folder.path / "holders"
         self._workers: dict[str, Worker] = {}
-        self._office = Gate(self._driver(), self.config)
+        self._office = Gate(self._driver())
         self.keys: list[str] = []
         self.requests = 0
         self.crashes = 0
@@ -136,16 +106,16 @@ class Stage(Generic[W, T]):
     @property
     def observes(self) -> bool:
         """Whether the target under test can be asked what a decision is made on."""
-        own: Any = type(self.inner)
-        anybodys: Any = Target
-        return own._observe is not anybodys._observe  # noqa: SLF001  # the port has no other way to say so
+        return self.inner.observes if isinstance(self.inner, Awaited) else is_overridden(self.inner, Target, "_observe")
 
     def close(self) -> None:
         """End every gate, and close the journal."""
         for worker in self._workers.values():
             worker.driver.locks.release()
         self._office.close()
-        self._sweep()
+        self._journals.sweep()
+        if isinstance(self.inner, Awaited):
+            self.inner.close()
 
     def __enter__(self) -> Self:
         """Return the stage."""
@@ -197,7 +167,7 @@ class Stage(Generic[W, T]):
             return
         intent = Intent(
             key=self.key(number),
-            effect=record_effect(make(self.world, self.inner) if make else self.effect, self.inner.codec, self.inner.version),
+            effect=record_effect(make(self.world, self.given) if make else self.effect, self.inner.codec, self.inner.version),
             approval=ApprovalRef(APPROVAL),
             premises=self.premises,
         )
@@ -457,12 +427,8 @@ class Stage(Generic[W, T]):
 
     def _driver(self) -> Driver:
         registry = Registry({self.target.name: self.target}, self._policies(), {})
-        return Driver(self.journal, registry, FileLocks(self._holders), self.gate_clock)
+        return Driver(self.journal, registry, self._journals.locks(self.journal), self.gate_clock, self.config)
 
     def _policies(self) -> dict[str, PremisePolicy]:
         policies: tuple[PremisePolicy, ...] = (Strict(), self.inner.policy)
         return {policy.name: policy for policy in policies}
-
-    def _sweep(self) -> None:
-        for left in self._holders.glob("*.lock"):
-            left.unlink(missing_ok=True)

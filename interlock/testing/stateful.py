@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
 from interlock.testing.failures import CrashTestFailure
+from interlock.testing.journals import Journals, journals_at
 from interlock.testing.machine import CrashTest
 from interlock.testing.rehearsal import rehearse
 from interlock.testing.schedule import KINDS
-from interlock.testing.stage import Folder, Stage
+from interlock.testing.stage import Stage
 from interlock.testing.steps import Step
 
 
@@ -22,11 +23,11 @@ class CrashMachine(RuleBasedStateMachine):
     """Plays one schedule. Subclasses have the crash test, and a rule for every kind of step."""
 
     crash_test: CrashTest[Any, Any]
-    folder: Folder
+    journals: Journals
 
     def __init__(self) -> None:
         super().__init__()
-        self.stage = Stage(self.crash_test.setup, self.folder)
+        self.stage = Stage(self.crash_test.setup, self.journals)
         self.steps: list[Step] = []
         self.failed = False
 
@@ -52,7 +53,7 @@ class CrashMachine(RuleBasedStateMachine):
         except CrashTestFailure as failure:
             self.failed = True
             self.stage.close()
-            raise self.crash_test.shortened(self.folder, failure, self.steps) from None
+            raise self.crash_test.shortened(self.journals, failure, self.steps) from None
 
 
 def _rule_of(kind: type[Step]) -> Any:
@@ -65,10 +66,10 @@ def _rule_of(kind: type[Step]) -> Any:
     return precondition(lambda self: self.can_take(kind))(rule(data=st.data())(take))
 
 
-def machine_of(crash_test: CrashTest[Any, Any], folder: Folder) -> type[CrashMachine]:
+def machine_of(crash_test: CrashTest[Any, Any], journals: Journals) -> type[CrashMachine]:
     """Return the state machine of a crash test."""
     rules = {f"{kind.__name__}_rule": _rule_of(kind) for kind in KINDS}
-    return type("CrashSchedule", (CrashMachine,), {"crash_test": crash_test, "folder": folder, **rules})
+    return type("CrashSchedule", (CrashMachine,), {"crash_test": crash_test, "journals": journals, **rules})
 
 
 def test_case_of(crash_test: CrashTest[Any, Any], *, schedules: int, steps: int) -> type[unittest.TestCase]:
@@ -79,10 +80,10 @@ def test_case_of(crash_test: CrashTest[Any, Any], *, schedules: int, steps: int)
 
         def test_crash_schedules(self) -> None:
             """No schedule of crashes, faults and changes breaks an invariant of the gate, and the target tells the truth."""
-            with Folder() as folder:
-                rehearse(crash_test.setup, folder)
+            with journals_at(crash_test.setup.journal_url) as journals:
+                rehearse(crash_test.setup, journals)
                 run_state_machine_as_test(
-                    machine_of(crash_test, folder),
+                    machine_of(crash_test, journals),
                     settings=settings(
                         max_examples=schedules,
                         stateful_step_count=steps,

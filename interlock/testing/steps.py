@@ -304,8 +304,8 @@ class StepBack(Step):
 
     def play(self, stage: AnyStage) -> None:
         """Set it back, within what the margin of the key's window allows for."""
-        if stage.gate_clock.behind_s + self.seconds <= _most_behind_s(stage):
-            stage.gate_clock.behind_s += self.seconds
+        if stage.gate_clock.set_back_s + self.seconds <= _most_behind_s(stage):
+            stage.gate_clock.set_back_s += self.seconds
 
     @property
     def words(self) -> str:
@@ -315,7 +315,7 @@ class StepBack(Step):
     @classmethod
     def choices(cls, stage: AnyStage) -> Choices:
         """A little, or more."""
-        left = _most_behind_s(stage) - stage.gate_clock.behind_s
+        left = _most_behind_s(stage) - stage.gate_clock.set_back_s
         return ([seconds for seconds in (5, 60) if seconds <= left],)
 
 

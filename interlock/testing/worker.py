@@ -56,11 +56,12 @@ class Worker:
     def die(self) -> None:
         """End as a killed process does: the operating system drops its lock, its file stays. Another gate takes its place."""
         self._run = self.pending = None
+        self.driver.locks.lose()
         self.driver.renew_after_fork()
 
     def lose_lock(self) -> None:
         """Lose the liveness lock, and live."""
-        self.driver.locks.release()
+        self.driver.locks.lose()
 
     def _advance(self, go_on: Callable[[], Request[Any]]) -> None:
         try:

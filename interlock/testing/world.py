@@ -79,15 +79,15 @@ class GateClock:
 
     def __init__(self, world: WorldClock) -> None:
         self._world = world
-        self.behind_s = 0.0
+        self.set_back_s = 0.0
 
     def now(self) -> datetime:
         """Return the time as the gates have it, in UTC."""
-        return self._world.now() - timedelta(seconds=self.behind_s)
+        return self._world.now() - timedelta(seconds=self.set_back_s)
 
     def in_the_world(self, at: datetime) -> datetime:
         """Return when in the world this clock will show an instant."""
-        return at + timedelta(seconds=self.behind_s)
+        return at + timedelta(seconds=self.set_back_s)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

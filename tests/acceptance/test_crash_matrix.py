@@ -247,6 +247,18 @@ def test_the_audit_notices_a_case_that_was_left_out(matrix: Matrix, tmp_path: Pa
     assert "complete" in done.stdout
 
 
+def test_the_gate_is_as_wanted_on_postgres(tmp_path: Path) -> None:
+    """A death on either side of the send, and a day that passed, with the journal in a database; it is audited as well."""
+    rows = ("crash_after_commit", "approval_revoked_during_outage", "key_pruned_after_24h")
+    chosen = [part for row in rows for part in ("--scenario", row)]
+    done = _command("harness.run", "--journal", "postgres", "--column", "interlock", *chosen, "--out", str(tmp_path))
+    assert done.returncode == 0, done.stdout + done.stderr
+    document = json.loads((tmp_path / "standalone-postgres.json").read_text(encoding="utf-8"))
+    assert (document["journal"], document["surprises"], document["complete"]) == ("PostgreSQL", [], False)
+    assert [case["as_wanted"] for case in document["cases"]] == [True] * len(rows)
+    assert _command("harness.audit", str(tmp_path / "standalone-postgres.json")).returncode == 0
+
+
 def test_a_live_run_takes_the_same_path(tmp_path: Path) -> None:
     """Through the live world, with the stand-ins' addresses: hand refunds and the record go through the provider's own API."""
     plan = Plan(

@@ -32,6 +32,7 @@ from interlock.errors import (
     UnknownApproval,
     UnknownTarget,
 )
+from tests.journals import Row, present
 from tests.provider_world import (
     AMOUNT,
     BEFORE_SEND,
@@ -54,14 +55,9 @@ def _stage(folder: Path, profile: str = "keys-lookup") -> Stage:
     return stage
 
 
-def _everything(stage: Stage) -> list[list[Any]]:
+def _everything(stage: Stage) -> list[list[Row]]:
     """Return all that the journal holds."""
-    with sqlite3.connect(stage.path) as connection:
-        return [
-            connection.execute("SELECT * FROM stored_events ORDER BY position").fetchall(),
-            connection.execute("SELECT * FROM names ORDER BY digest").fetchall(),
-            connection.execute("SELECT * FROM receipts ORDER BY action_id").fetchall(),
-        ]
+    return [present.journals.rows(stage.path, table) for table in ("stored_events", "names", "receipts")]
 
 
 class Untouched:
@@ -117,7 +113,29 @@ def test_parameters_of_another_type_are_no_effect(parameters: Any, folder: Path)
         stage.gate().fire("key", Effect("world", SUBJECT, parameters, Money(AMOUNT, CURRENCY)), approval="case-1")
 
 
-@pytest.mark.parametrize("subject", ["", "\ud800", None])
+@pytest.mark.parametrize("text", ["\ud800", "a\x00b"])
+def test_a_text_that_not_every_journal_can_keep_is_refused(text: str, folder: Path) -> None:
+    """The same on all of them, and before anything is written: a lone surrogate, and the NUL that PostgreSQL's text has not."""
+    effect = Effect("world", SUBJECT, Transfer(SUBJECT, AMOUNT, CURRENCY, text), Money(AMOUNT, CURRENCY))
+    with _stage(folder) as stage, Untouched(stage), pytest.raises(InvalidEffect, match="nothing was written or sent"):
+        stage.gate().fire("key", effect, approval="case-1")
+
+
+@pytest.mark.parametrize("text", ["\u2192 \U0001f4b8", "a\r\nb\x7f\x01", "\ufeff\u202e\uffff", "'\"\\{}%s"])
+def test_any_other_text_is_kept_as_it_was_given(text: str, folder: Path) -> None:
+    """In the parameters, the subject, a note and a decision: stored, sent, listed and verified."""
+    with _stage(folder) as stage:
+        effect = Effect("world", text, Transfer(SUBJECT, AMOUNT, CURRENCY, text), Money(AMOUNT, CURRENCY))
+        gate = stage.gate()
+        receipt = gate.fire("key", effect, approval="case-1", decision={text: text}).receipt
+        assert (receipt.status, receipt.subject) == ("COMMITTED", text)
+        assert [sent.parameters.reason for sent in stage.world.sent] == [text]
+        gate.revoke("case-1", by="user:1", note=text)
+        assert gate.receipts().receipts == (receipt,)
+        assert gate.verify().valid
+
+
+@pytest.mark.parametrize("subject", ["", "\ud800", "a\x00b", None])
 def test_an_effect_needs_a_subject(subject: Any, folder: Path) -> None:
     """Without one, or with one that is not text, there is nothing to act on."""
     effect = Effect("world", subject, Transfer("x", AMOUNT, CURRENCY), Money(AMOUNT, CURRENCY))
@@ -421,6 +439,7 @@ def test_a_page_is_asked_for_in_words_that_mean_something(conditions: dict[str, 
 # --- configuration and journals
 
 
+@pytest.mark.sqlite_only
 def test_a_send_deadline_stands_five_seconds_inside_the_claim(folder: Path) -> None:
     """A claim that could run out under a send is refused when the gate is opened."""
     world = World(replace(PROFILES["keys"], send_deadline_s=35.1))
@@ -430,6 +449,7 @@ def test_a_send_deadline_stands_five_seconds_inside_the_claim(folder: Path) -> N
     Gate.open(f"sqlite:///{folder}/j.db", targets=[world], config=GateConfig(claim_ttl_s=40.2)).close()
 
 
+@pytest.mark.sqlite_only
 def test_two_targets_of_one_name_are_refused(folder: Path) -> None:
     """Recovery would not know which one to ask."""
     worlds = [World(PROFILES["keys"]), World(PROFILES["lookup"])]
@@ -453,6 +473,7 @@ def test_a_url_that_names_no_journal_is_refused(url: str) -> None:
         Gate.open(url)
 
 
+@pytest.mark.sqlite_only
 def test_a_journal_of_a_newer_version_is_left_alone(folder: Path) -> None:
     """It is neither read nor written, not even its mode."""
     with _stage(folder) as stage:
@@ -466,6 +487,7 @@ def test_a_journal_of_a_newer_version_is_left_alone(folder: Path) -> None:
     assert stage.path.read_bytes() == before
 
 
+@pytest.mark.sqlite_only
 @pytest.mark.parametrize("version", [0, 1, 7])
 def test_an_sqlite_file_of_something_else_is_left_alone(version: int, folder: Path) -> None:
     """Not a byte of it is changed."""
@@ -480,6 +502,7 @@ def test_an_sqlite_file_of_something_else_is_left_alone(version: int, folder: Pa
     assert sorted(p.name for p in folder.iterdir()) == ["theirs.db"]
 
 
+@pytest.mark.sqlite_only
 def test_a_file_that_is_no_database_is_left_alone(folder: Path) -> None:
     """Not a byte of it is changed."""
     path = folder / "letter.txt"
@@ -490,6 +513,7 @@ def test_a_file_that_is_no_database_is_left_alone(folder: Path) -> None:
     assert path.read_bytes() == before
 
 
+@pytest.mark.sqlite_only
 def test_a_folder_that_cannot_be_made_or_found_is_an_error(folder: Path) -> None:
     """For the journal, and for the locks beside it; the next gate can be opened once the way is free."""
     with pytest.raises(JournalUnavailable):
@@ -502,6 +526,7 @@ def test_a_folder_that_cannot_be_made_or_found_is_an_error(folder: Path) -> None
     Gate.open(f"sqlite:///{folder}/j.db").close()
 
 
+@pytest.mark.sqlite_only
 def test_reading_makes_no_journal(folder: Path) -> None:
     """A reader of a journal that is not there is told so."""
     with pytest.raises(InvalidConfiguration):

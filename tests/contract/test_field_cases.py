@@ -209,7 +209,7 @@ def test_a_dead_owner_is_gone_although_its_pid_and_host_live(folder: Path) -> No
         assert claim is not None
         alive = stage.gate()
         assert alive._driver.locks.probe(str(claim.lock)) is Liveness.GONE
-        sender = alive._sender(stage.world.capabilities)
+        sender = alive._operations.sender(stage.world.capabilities)
         assert (sender.pid, sender.host) == (claim.pid, claim.host)
         assert alive.recover(dead.key).outcomes[0].receipt.status == "COMMITTED"
 

@@ -23,7 +23,6 @@ from harness.standins.stripe.ledger import refunds_of
 from harness.standins.stripe.sdk import connect, pay
 from interlock import Gate, Outcome
 from interlock.domain import protocol, requests
-from interlock.driver import drive
 from interlock.errors import InvalidEffect
 from interlock.infrastructure.sqlite.journal import SQLiteJournal
 from interlock.stripe import StripeRefunds
@@ -224,7 +223,7 @@ def _die_before_recording(shop: Shop, target: StripeRefunds) -> None:
     gate = shop.gate(target)
     shop.approve(gate)
     effect = target.refund(payment=shop.payment, amount_minor=AMOUNT, currency="usd")
-    intent = gate._intent(KEY, effect, APPROVAL, [target.observe(shop.payment)], None, None)
+    intent = gate._operations.intent(KEY, effect, APPROVAL, [target.observe(shop.payment)], None, None)
 
     def perform(request: requests.Request[Any]) -> Any:
         answer = gate._driver.perform(request)
@@ -232,8 +231,8 @@ def _die_before_recording(shop: Shop, target: StripeRefunds) -> None:
             raise Crash
         return answer
 
-    with gate._driver.at_work.run(), pytest.raises(Crash):
-        drive(protocol.fire(intent, gate._sender(target.capabilities)), perform)
+    with pytest.raises(Crash):
+        gate._driver.drive(protocol.fire(intent, gate._operations.sender(target.capabilities)), perform)
     abandon(gate)
 
 

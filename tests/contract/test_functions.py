@@ -13,6 +13,7 @@ import pytest
 from interlock import Answer, Declined, Done, Evidence, FunctionTarget, Gate, Money, NotSent, Settlement, Unknown, target
 from interlock.domain import requests
 from interlock.errors import ActionMismatch, GateClosed, InvalidEffect
+from tests.journals import present
 from tests.provider_world import PROFILES, CrashAt, SendFault, Stage, When, World, abandon, crashes, once
 
 
@@ -76,7 +77,7 @@ class Desk:
     """A journal, and gates on it that know the function."""
 
     def __init__(self, folder: Path, postbox: Postbox) -> None:
-        self.url = f"sqlite:///{folder}/journal.db"
+        self.url = present.journals.url(folder / "journal.db")
         self.post = postbox.target()
         with self.open() as gate:
             gate.approve("letters", by="user:1", expires_in_s=3600, uses=9)
@@ -156,13 +157,23 @@ def test_what_is_no_answer_is_not_known_and_can_be_read_back(answer: Any, folder
 
 
 def test_text_that_is_not_unicode_is_replaced_and_not_fatal(folder: Path) -> None:
-    """JSON can carry a lone surrogate and a journal can't; what happened is recorded all the same."""
-    desk = Desk(folder, Postbox(lambda _: _posted("\ud800", json='{"note": "\ud800"}')))
+    """JSON can carry a lone surrogate or a NUL, and a journal can't; what happened is recorded all the same."""
+    desk = Desk(folder, Postbox(lambda _: _posted("\ud800\0", json='{"note": "\ud800\0"}')))
     with desk.open() as gate:
         receipt = desk.fire(gate).receipt
         assert receipt.status == "COMMITTED"
         assert gate.receipt("letter:1") == receipt
         assert gate.verify().valid
+
+
+def test_a_code_that_is_no_text_refuses_all_the_same(folder: Path) -> None:
+    """A refusal that could not be written would leave its action in flight for ever."""
+    desk = Desk(folder, Postbox(_answer(Declined("no\0such", "street\0"))))
+    with desk.open() as gate:
+        refusal = desk.fire(gate).receipt.refusal
+        assert refusal is not None
+        assert (refusal.code, refusal.words) == ("declined:no\ufffdsuch", "street\ufffd")
+        assert gate.receipts(status="REFUSED").receipts[0].key == "letter:1"
 
 
 def test_a_definite_no_refuses_and_is_remembered(folder: Path) -> None:

@@ -7,7 +7,6 @@ lock is lost while it lives. A seed that fails once goes on the list of seeds th
 from __future__ import annotations
 
 import random
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from interlock.domain import requests
 from interlock.domain.action import GatedAction, SendPurpose
 from interlock.domain.requests import Request
 from interlock.errors import GateClosed, OutcomeNotRecorded, PremiseUnreadable
+from tests.journals import present
 from tests.provider_world import (
     HOUR_S,
     PROFILES,
@@ -166,18 +166,13 @@ def _wrong(schedule: Schedule, last: Actor) -> list[str]:
 
 def _sent_after_revocation(schedule: Schedule, action: GatedAction) -> bool:
     """Whether a Dispatched that executes stands behind the Revoked in the log (I3)."""
-    with sqlite3.connect(schedule.stage.path) as connection:
-        position = "SELECT position FROM stored_events WHERE originator_id = ? AND "
-        journal = schedule.stage.gates[-1]._driver.journal
-        held = journal.find_approval(schedule.name)
-        assert held is not None
-        revoked = connection.execute(position + "topic = 'interlock.approval.revoked'", (held.id.hex,)).fetchone()
-        executions = [event for event in action.dispatches if event.purpose is SendPurpose.EXECUTE]
-        sent = [
-            connection.execute(position + "originator_version = ?", (action.id.hex, event.originator_version)).fetchone()
-            for event in executions
-        ]
-    return revoked is not None and any(row > revoked for row in sent)
+    held = schedule.stage.gates[-1]._driver.journal.find_approval(schedule.name)
+    assert held is not None
+    executions = {event.originator_version for event in action.dispatches if event.purpose is SendPurpose.EXECUTE}
+    log = present.journals.log(schedule.stage.path)
+    revoked = [at for at, (one, _, topic) in enumerate(log) if (one, topic) == (held.id.hex, "interlock.approval.revoked")]
+    sent = [at for at, (one, version, _) in enumerate(log) if one == action.id.hex and version in executions]
+    return bool(revoked) and any(at > revoked[0] for at in sent)
 
 
 def _try_seeds(seeds: range, folder: Path) -> None:

@@ -40,7 +40,7 @@ from interlock.domain.answers import (
 )
 from interlock.domain.effects import DataclassCodec
 from interlock.domain.ports import Deadline, Target
-from interlock.functions import FunctionTarget, target
+from interlock.functions import ActingFunction, FunctionTarget, target
 from interlock.infrastructure.clock import Clock, SystemClock
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -192,6 +192,7 @@ class World:
         claim_ttl_s: the claim's time to live, in seconds.
         send_deadline_s: the wall-clock limit of a send, in seconds.
         wordiness: how many characters of evidence the provider gives.
+        journal_url: the journal's, where it is no file in the folder.
     """
 
     folder: Path
@@ -199,6 +200,7 @@ class World:
     claim_ttl_s: float = 40.0
     send_deadline_s: float = 30.0
     wordiness: int = 0
+    journal_url: str | None = None
 
     @property
     def journal(self) -> Path:
@@ -210,7 +212,7 @@ class World:
 
     @property
     def url(self) -> str:
-        return f"sqlite:///{self.journal}"
+        return self.journal_url or f"sqlite:///{self.journal}"
 
     def effects(self) -> list[dict[str, Any]]:
         """Return what the provider has paid out."""
@@ -219,7 +221,8 @@ class World:
     def target(self, at: Hook = nowhere) -> LedgerTarget | FunctionTarget[Payout]:
         """Return the provider as a target."""
         if self.kind is Kind.FUNCTION:
-            return target("ledger", effect=Payout, send_deadline_s=self.send_deadline_s)(self._function(at))
+            acts: ActingFunction[Payout] = self._function(at)
+            return target("ledger", effect=Payout, send_deadline_s=self.send_deadline_s)(acts)
         keys = self.kind is not Kind.NO_KEYS
         profile = CapabilityProfile(
             send_deadline_s=self.send_deadline_s,

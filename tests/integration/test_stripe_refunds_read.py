@@ -1,22 +1,17 @@
 """Observing, looking up and burning with the real SDK, against the stand-in."""
 
 import json
-from collections.abc import Iterator
 from contextlib import nullcontext
-from typing import Any
-from uuid import UUID, uuid4
 
 import pytest
 import stripe
 
 from harness.standins.stripe.client import LOCAL_API_KEY, StripeStandIn
 from harness.standins.stripe.faults import FaultKind
-from harness.standins.stripe.ledger import refunds_of
-from harness.standins.stripe.sdk import connect, pay, refund
+from harness.standins.stripe.sdk import refund
 from interlock.domain.answers import (
     Absent,
     AlreadyUsed,
-    BurnAnswer,
     Burned,
     CannotTell,
     Declined,
@@ -24,75 +19,25 @@ from interlock.domain.answers import (
     Found,
     InProgress,
     KeyState,
-    LookupAnswer,
-    SendAnswer,
     Settlement,
     Unknown,
 )
-from interlock.domain.effects import Effect
 from interlock.errors import PremiseUnreadable
 from interlock.infrastructure.clock import WallDeadline
-from interlock.stripe import Refund, StripeRefunds
+from interlock.stripe import StripeRefunds
 from interlock.stripe.client import Client, UnexpectedAnswer
 from interlock.stripe.marks import digest
+from tests.stripe_case import PATIENCE_S, SHORT_S, Case
 
-PATIENCE_S = 20.0
-SHORT_S = 0.5
 PAGED = 205
 
-
-@pytest.fixture(scope="module")
-def standin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StripeStandIn]:
-    """One stand-in for the whole module; every test makes payments of its own."""
-    with StripeStandIn(tmp_path_factory.mktemp("stripe") / "ledger.jsonl") as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def _healthy(standin: StripeStandIn) -> Iterator[None]:
-    yield
-    standin.release()
-    standin.reset_faults()
-
-
-@pytest.fixture(scope="module")
-def client(standin: StripeStandIn) -> stripe.StripeClient:
-    """The SDK, to set up and to look from outside."""
-    return connect(standin)
-
-
-class Case:
-    """A payment and a refund of 20.00 of it under one action, at a target."""
-
-    def __init__(self, standin: StripeStandIn, client: stripe.StripeClient, **options: Any) -> None:
-        self.standin, self.client = standin, client
-        self.target = StripeRefunds(LOCAL_API_KEY, api_base=standin.api_base, **options)
-        self.payment = pay(client, 1_000_000).id
-        self.action_id: UUID = uuid4()
-        self.key = f"il-{self.action_id.hex}-1"
-        self.effect: Effect[Refund] = self.target.refund(payment=self.payment, amount_minor=2000, currency="usd")
-
-    def send(self, seconds: float = PATIENCE_S) -> SendAnswer:
-        """Send once."""
-        return self.target.send(self.effect, action_id=self.action_id, idempotency_key=self.key, deadline=WallDeadline(seconds))
-
-    def lookup(self, seconds: float = PATIENCE_S) -> LookupAnswer:
-        """Look it up."""
-        return self.target.lookup(self.effect, action_id=self.action_id, deadline=WallDeadline(seconds))
-
-    def burn(self, seconds: float = PATIENCE_S) -> BurnAnswer:
-        """Use its key up."""
-        return self.target.burn(self.effect, action_id=self.action_id, idempotency_key=self.key, deadline=WallDeadline(seconds))
-
-    def moved(self) -> list[int]:
-        """Return the refunds in the provider's own ledger."""
-        return [one.amount for one in refunds_of(self.standin.ledger_path, self.payment)]
+pytestmark = pytest.mark.usefixtures("healthy")
 
 
 @pytest.fixture
 def case(standin: StripeStandIn, client: stripe.StripeClient) -> Case:
     """A new case."""
-    return Case(standin, client)
+    return Case(standin, client, paid_minor=1_000_000)
 
 
 # ── observing ───────────────────────────────────────────────────────────────
@@ -253,7 +198,7 @@ def test_a_mark_alone_is_not_enough(case: Case) -> None:
 
 def test_a_target_without_lookup_cannot_tell(standin: StripeStandIn, client: stripe.StripeClient) -> None:
     """Switched off, nothing is asked."""
-    case = Case(standin, client, lookup=False)
+    case = Case(standin, client, paid_minor=1_000_000, lookup=False)
     before = len(standin.requests())
     assert isinstance(case.lookup(), CannotTell)
     assert len(standin.requests()) == before
@@ -314,7 +259,7 @@ def test_a_key_with_a_stored_refusal_is_already_used(case: Case) -> None:
 def test_a_key_whose_request_is_being_worked_on_is_in_progress(case: Case) -> None:
     """Ask again: here the original wins."""
     case.standin.arm(FaultKind.HOLD, seconds=PATIENCE_S)
-    case.send(SHORT_S)
+    case.send(seconds=SHORT_S)
     assert case.burn() == InProgress()
     case.standin.release()
     while (answer := case.burn()) == InProgress():
@@ -326,7 +271,7 @@ def test_a_key_whose_request_is_being_worked_on_is_in_progress(case: Case) -> No
 def test_a_request_on_its_way_does_not_land_under_a_burned_key(case: Case) -> None:
     """Still on its way when the key is burned: it arrives, and nothing moves."""
     case.standin.arm(FaultKind.DELAY_LANDING, seconds=PATIENCE_S)
-    assert isinstance(case.send(SHORT_S), Unknown)
+    assert isinstance(case.send(seconds=SHORT_S), Unknown)
     assert case.burn() == Burned()
     case.standin.release()
     while case.standin.held_back():
@@ -364,7 +309,7 @@ def test_a_payment_without_room_for_metadata_cannot_be_burned_on(case: Case) -> 
 
 def test_a_target_without_burning_cannot_tell(standin: StripeStandIn, client: stripe.StripeClient) -> None:
     """Switched off, nothing is asked."""
-    case = Case(standin, client, burn=False)
+    case = Case(standin, client, paid_minor=1_000_000, burn=False)
     before = len(standin.requests())
     assert isinstance(case.burn(), CannotTell)
     assert len(standin.requests()) == before

@@ -1,8 +1,7 @@
 """Sending refunds with the real SDK: each verdict by a fault, and the ledger as the judge."""
 
-from collections.abc import Iterator
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import pytest
 import stripe
@@ -14,30 +13,10 @@ from harness.standins.stripe.sdk import connect, pay
 from interlock.domain.answers import Declined, Done, KeyState, NotSent, SendAnswer, Settlement, Unknown
 from interlock.domain.effects import Effect, Money
 from interlock.infrastructure.clock import WallDeadline
-from interlock.stripe import Refund, StripeRefunds
+from interlock.stripe import StripeRefunds
+from tests.stripe_case import PATIENCE_S, SHORT_S, Case
 
-PATIENCE_S = 20.0
-SHORT_S = 0.5
-
-
-@pytest.fixture(scope="module")
-def standin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StripeStandIn]:
-    """One stand-in for the whole module; every test makes payments of its own."""
-    with StripeStandIn(tmp_path_factory.mktemp("stripe") / "ledger.jsonl") as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def _healthy(standin: StripeStandIn) -> Iterator[None]:
-    yield
-    standin.release()
-    standin.reset_faults()
-
-
-@pytest.fixture(scope="module")
-def client(standin: StripeStandIn) -> stripe.StripeClient:
-    """The SDK, to set up and to look from outside."""
-    return connect(standin)
+pytestmark = pytest.mark.usefixtures("healthy")
 
 
 @pytest.fixture(scope="module")
@@ -46,31 +25,10 @@ def target(standin: StripeStandIn) -> StripeRefunds:
     return StripeRefunds(LOCAL_API_KEY, api_base=standin.api_base)
 
 
-class Case:
-    """A payment of 100.00 and a refund of 20.00 of it, sent under one action."""
-
-    def __init__(self, standin: StripeStandIn, client: stripe.StripeClient, target: StripeRefunds) -> None:
-        self.standin, self.client, self.target = standin, client, target
-        self.payment = pay(client).id
-        self.action_id: UUID = uuid4()
-        self.key = f"il-{self.action_id.hex}-1"
-        self.effect: Effect[Refund] = target.refund(payment=self.payment, amount_minor=2000, currency="usd", reference="case-1")
-
-    def send(self, *, key: str | None = None, seconds: float = PATIENCE_S) -> SendAnswer:
-        """Send once."""
-        return self.target.send(
-            self.effect, action_id=self.action_id, idempotency_key=key or self.key, deadline=WallDeadline(seconds)
-        )
-
-    def moved(self) -> list[int]:
-        """Return the refunds in the provider's own ledger."""
-        return [one.amount for one in refunds_of(self.standin.ledger_path, self.payment)]
-
-
 @pytest.fixture
 def case(standin: StripeStandIn, client: stripe.StripeClient, target: StripeRefunds) -> Case:
     """A new case."""
-    return Case(standin, client, target)
+    return Case(standin, client, target, reference="case-1")
 
 
 def _key_of(answer: SendAnswer) -> KeyState:
@@ -196,7 +154,7 @@ def _still_in_progress(answer: SendAnswer) -> bool:
 def test_a_key_of_another_request_is_mismatched(case: Case) -> None:
     """A key that was used for something else can never carry this refund."""
     case.send()
-    other = Case(case.standin, case.client, case.target)
+    other = Case(case.standin, case.client, case.target, reference="case-1")
     assert _key_of(other.send(key=case.key)) is KeyState.MISMATCHED
     assert other.moved() == []
 
@@ -214,7 +172,7 @@ def test_a_refusal_is_declined_and_replayed(case: Case) -> None:
 
 def test_a_full_refund_and_a_dispute_are_declined(case: Case) -> None:
     """With Stripe's own codes."""
-    disputed = Case(case.standin, case.client, case.target)
+    disputed = Case(case.standin, case.client, case.target, reference="case-1")
     case.standin.dispute(disputed.payment)
     case.standin.hand_refund(case.payment, 10_000)
     answers = [case.send(), disputed.send()]

@@ -15,37 +15,19 @@ import stripe
 from harness.standins.stripe.client import LOCAL_API_KEY, StripeStandIn
 from harness.standins.stripe.faults import FaultKind
 from harness.standins.stripe.ledger import refunds_of
-from harness.standins.stripe.sdk import connect, pay
+from harness.standins.stripe.sdk import pay
 from interlock.domain.answers import Done, NotSent, SendAnswer, Unknown
 from interlock.domain.ports import Deadline
 from interlock.infrastructure.clock import WallDeadline
 from interlock.infrastructure.transports import DeadlineOver, DeadlineSession, Wire, kernel_s
 from interlock.stripe import StripeRefunds
+from tests.stripe_case import PATIENCE_S, SHORT_S
 
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE_S = 20.0
-SHORT_S = 0.5
 THREADS = 16
 
 
-@pytest.fixture(scope="module")
-def standin(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StripeStandIn]:
-    """One stand-in for the whole module; every test makes payments of its own."""
-    with StripeStandIn(tmp_path_factory.mktemp("stripe") / "ledger.jsonl") as running:
-        yield running
-
-
-@pytest.fixture(autouse=True)
-def _healthy(standin: StripeStandIn) -> Iterator[None]:
-    yield
-    standin.release()
-    standin.reset_faults()
-
-
-@pytest.fixture(scope="module")
-def client(standin: StripeStandIn) -> stripe.StripeClient:
-    """The SDK, to set up."""
-    return connect(standin)
+pytestmark = pytest.mark.usefixtures("healthy")
 
 
 def _send(target: StripeRefunds, payment: str, deadline: Deadline) -> SendAnswer:

@@ -52,7 +52,8 @@ from interlock.testing.faults import FAULTS_OF
 from interlock.testing.machine import owner_of
 from interlock.testing.provider import Transfer
 from interlock.testing.schedule import KINDS, as_test, in_words, source
-from interlock.testing.stage import Folder, Stage
+from interlock.testing.journals import Folder
+from interlock.testing.stage import Stage
 from interlock.testing.steps import ArmJournal, Step
 
 MOST = 600

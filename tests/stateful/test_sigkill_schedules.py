@@ -1,4 +1,4 @@
-"""Four processes on one SQLite journal, killed with SIGKILL by seed; the provider's ledger says what became of every action."""
+"""Four processes on one journal, killed with SIGKILL by seed; the provider's ledger says what became of every action."""
 
 import os
 import random
@@ -14,14 +14,14 @@ from harness.sigkill.schedule import Case, Job, Profile, Verb, Worker
 from harness.sigkill.worker import live
 from harness.standins.stripe.client import StripeStandIn
 
-NORMAL, LONG = 12, 300
+NORMAL, NORMAL_ON_POSTGRES, LONG = 12, 5, 300
 
 
-def play_all(seeds: range) -> Counts:
+def play_all(seeds: range, database: str | None = None) -> Counts:
     """Play a schedule for each seed; the first one that shows a violation raises, with its seed and steps."""
     counts = Counts()
     for seed in seeds:
-        counts.add(play(draw(seed)))
+        counts.add(play(draw(seed), database))
     print(f"seeds {seeds.start} to {seeds.stop - 1}", *map(": ".join, counts.lines()), sep="\n")  # noqa: T201 - shown where it fails
     return counts
 
@@ -42,11 +42,20 @@ def test_killed_workers_send_once_and_lose_nothing() -> None:
     assert counts.endings["COMMITTED"] > 0, "nothing was refunded: the schedules test nothing"
 
 
+def test_killed_workers_send_once_and_lose_nothing_on_postgres(postgres_url: str) -> None:
+    """The same where the journal is a database, and every worker's lock a session of it."""
+    seed = int(os.environ.get("SIGKILL_SEED") or random.SystemRandom().randrange(1_000_000))
+    counts = play_all(range(seed, seed + NORMAL_ON_POSTGRES), postgres_url)
+    assert counts.restarts > 0, "nobody was killed: the schedules test nothing"
+    assert counts.endings["COMMITTED"] > 0, "nothing was refunded: the schedules test nothing"
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1800)
-def test_three_hundred_schedules() -> None:
+@pytest.mark.parametrize("journal", ["sqlite", "postgres"])
+def test_three_hundred_schedules(journal: str, request: pytest.FixtureRequest) -> None:
     """300 schedules: no double send, no lost action, every receipt agrees with the ledger; every kind of death occurs."""
-    counts = play_all(range(LONG))
+    counts = play_all(range(LONG), request.getfixturevalue("postgres_url") if journal == "postgres" else None)
     assert counts.schedules == LONG
     assert all(
         counts.kills[point] > 0 for point in ("before_send", "in_send", "after_answer", "before_lookup", "after_burn", "delay")

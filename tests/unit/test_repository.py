@@ -2,12 +2,16 @@ import os
 import re
 import subprocess
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-LOCK = ROOT / "requirements-dev.lock"
+
+# Which extras each lock has to hold.
+DEVELOPMENT = ("stripe", "anthropic", "postgres", "evidence", "testing", "dev")
+LOCKS = {"requirements-dev.lock": DEVELOPMENT, "requirements-bench.lock": (*DEVELOPMENT, "temporal", "bench")}
 
 # Built from pieces, so that this file does not hold what it looks for.
 INDEX_HOSTS = tuple(".".join(parts) for parts in (("pypi", "org"), ("pythonhosted", "org"), ("npmjs", "org")))
@@ -33,9 +37,13 @@ def _lines_matching(pattern: re.Pattern[str]) -> list[str]:
     ]
 
 
-def _locked_requirements() -> list[str]:
-    text = re.sub(r"^\s*#.*\n", "", LOCK.read_text(encoding="utf-8"), flags=re.MULTILINE)
+def _locked_requirements(lock: str) -> list[str]:
+    text = re.sub(r"^\s*#.*\n", "", (ROOT / lock).read_text(encoding="utf-8"), flags=re.MULTILINE)
     return [re.sub(r"\s+", " ", line).strip() for line in text.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+def _names(requirements: Iterable[str]) -> set[str]:
+    return {re.split(r"[\[<>=!~ ;]", line, maxsplit=1)[0] for line in requirements}
 
 
 def test_no_file_names_a_package_index() -> None:
@@ -55,20 +63,23 @@ def test_the_check_for_paths_sees_one(folder: str) -> None:
     assert all(LOCAL_PATH.search(line) for line in (f'open("{path}")', f"see {path}.", f"--dir={path}", f"file://{path}"))
 
 
-def test_every_locked_requirement_has_its_version_and_hashes() -> None:
-    """The lock is requirements with hashes, and nothing else: no option, no address."""
-    requirements = _locked_requirements()
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_locked_requirement_has_its_version_and_hashes(lock: str) -> None:
+    """A lock is requirements with hashes, and nothing else: no option, no address."""
+    requirements = _locked_requirements(lock)
     assert requirements
     assert [line for line in requirements if not LOCKED.fullmatch(line)] == []
 
 
-def test_the_lock_holds_every_direct_dependency() -> None:
-    """What pyproject.toml asks for in development is in the lock."""
+@pytest.mark.parametrize(("lock", "extras"), LOCKS.items())
+def test_a_lock_holds_every_direct_dependency(lock: str, extras: tuple[str, ...]) -> None:
+    """What pyproject.toml asks for in development, and for the benchmarks, is in its lock."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    extras = project["optional-dependencies"]
-    asked = [
-        *project["dependencies"],
-        *(line for extra in ("stripe", "anthropic", "testing", "dev") for line in extras[extra]),
-    ]
-    names = {re.split(r"[\[<>=!~ ;]", line, maxsplit=1)[0] for line in asked} - {project["name"]}
-    assert names <= {line.partition("==")[0] for line in _locked_requirements()}
+    asked = [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
+    assert _names(asked) - {project["name"]} <= _names(_locked_requirements(lock))
+
+
+def test_the_locks_agree() -> None:
+    """What both hold is of one version, because the one is installed over the other."""
+    development, bench = (dict(line.split(" ")[0].split("==") for line in _locked_requirements(lock)) for lock in LOCKS)
+    assert development.items() <= bench.items()

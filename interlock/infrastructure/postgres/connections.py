@@ -6,25 +6,88 @@ import os
 import re
 import select
 import threading
+import time
+import warnings
 import weakref
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 import psycopg
 from psycopg import conninfo, sql
+from psycopg.abc import PQGen
 
 from interlock.errors import GateClosed, InvalidConfiguration
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+
+T = TypeVar("T")
+
+ANSWER_S = 40.0
+"""For how long a statement's answer is waited for: longer than the server is given for a statement."""
+
+
+class _NoAnswer(psycopg.OperationalError):
+    """The server was silent for too long."""
+
+
+def _within(gen: PQGen[T], seconds: float) -> PQGen[T]:
+    """Let a generator of psycopg's go on for so long.
+
+    Raises:
+        _NoAnswer: it was not done by then.
+    """
+    until_s = time.monotonic() + seconds
+    try:
+        state = next(gen)
+        while True:
+            ready = yield state
+            if not ready and time.monotonic() >= until_s:
+                raise _NoAnswer(f"no answer for {seconds:g} s")
+            state = gen.send(ready)
+    except StopIteration as end:
+        result: T = end.value
+        return result
+
+
+class Connection(psycopg.Connection[tuple[Any, ...]]):
+    """A connection, and which session of the server it is.
+
+    Attributes:
+        session: the process of the server, and when it began: process ids are used again, and a proxy invents what libpq is told.
+        abandoned: whether it is a parent process's, and to be left open without a warning.
+    """
+
+    session: tuple[int, datetime]
+    abandoned = False
+
+    def __del__(self, warn: Any = warnings.warn, /) -> None:
+        """Warn of a connection that nobody closed, unless it was left to the parent."""
+        if not self.abandoned:
+            super().__del__(warn)
+
+    def wait(self, gen: PQGen[T], *args: Any, **kwargs: Any) -> T:
+        """Wait for the server, but not for ever.
+
+        A proxy that goes half open answers keepalives for a server that it does not reach, and the kernel sees nothing.
+        """
+        try:
+            return super().wait(_within(gen, ANSWER_S), *args, **kwargs)
+        except _NoAnswer:
+            self.pgconn.finish()  # an answer that comes later belongs to nobody
+            raise
+
 
 DEFAULT_SCHEMA = "interlock"
 MAX_IDENTIFIER_BYTES = 63
 """PostgreSQL cuts longer names off without a word (postgresql.org/docs/current/sql-syntax-lexical.html, identifiers)."""
 
 _SCHEMA = re.compile(r"[a-z_][a-z0-9_]*")
+
+_OURS = ("schema=", "max_connections=")
+"""The options of a URL that libpq does not know."""
 
 _LIBPQ_DEFAULTS = {
     "application_name": "interlock",
@@ -36,15 +99,32 @@ _LIBPQ_DEFAULTS = {
     "tcp_user_timeout": "15000",
 }
 
+_LOOKS, _LOOKS_AT_A_PROXY = 3, 50
+"""How often it is asked which session a connection has; a proxy gives itself away by the process id that it invents."""
+
+_POOLED = (
+    "a proxy that pools transactions stands before the database (PgBouncer's pool_mode=transaction, say); a gate's lock can't "
+    "live there. Give the journal a URL that goes to PostgreSQL itself, or to a pool with pool_mode=session; nothing was written "
+    "or sent"
+)
+
 _SESSION = """
     SET default_transaction_isolation = 'read committed';
     SELECT set_config('statement_timeout', '30s', false) WHERE current_setting('statement_timeout') = '0';
     SELECT set_config('synchronous_commit', 'on', false)
-        WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_write', 'remote_apply')
+        WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_write', 'remote_apply');
+    SELECT set_config('idle_session_timeout', '0', false) WHERE current_setting('idle_session_timeout', true) <> '0';
+    SET standard_conforming_strings = on;
+    SET DateStyle = 'ISO';
+    SET TimeZone = 'UTC';
+    SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; SET tcp_user_timeout = '15s';
+    SELECT pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())
 """
 """What holds whatever a database or a role was given as its default.
 
 A commit that is not on the disk is not a commit: I1 rests on it. A version must be judged on what is committed now: I3 does.
+A gate that has nothing to do would lose its lock; and a host that is gone without a word would keep its sessions for hours, until
+none is left for those that live. The rest decides how our own literals, and its times, are read.
 """
 
 
@@ -58,7 +138,7 @@ class DatabaseOptions:
         max_connections: how many statements may run at once; more wait for each other here rather than in the server.
     """
 
-    conninfo: str
+    conninfo: str = field(repr=False)  # it may hold a password
     schema: str = DEFAULT_SCHEMA
     max_connections: int = 16
 
@@ -70,20 +150,19 @@ def parse_url(url: str) -> DatabaseOptions:
         InvalidConfiguration: it is malformed, or an option of ours is out of range. The URL stays out of the message: it may
             hold a password.
     """
+    # What is not ours reaches libpq as it was written: it has a reading of its own of "+", of no host and of several.
+    address, _, query = url.partition("?")
+    options = [option for option in query.split("&") if option]
+    ours = dict(parse_qsl("&".join(option for option in options if option.startswith(_OURS)), keep_blank_values=True))
+    theirs = [option for option in options if not option.startswith(_OURS)]
     try:
-        parts = urlsplit(url)
-        ours: dict[str, str] = {}
-        theirs: list[tuple[str, str]] = []
-        for name, value in parse_qsl(parts.query, keep_blank_values=True):
-            if name in ("schema", "max_connections"):
-                ours[name] = value
-            else:
-                theirs.append((name, value))
-        given = conninfo.conninfo_to_dict(urlunsplit(parts._replace(query=urlencode(theirs))))
-    except (ValueError, psycopg.Error) as error:
+        given = conninfo.conninfo_to_dict(f"{address}?{'&'.join(theirs)}" if theirs else address)
+    except psycopg.Error as error:
         raise InvalidConfiguration(f"the journal's URL is malformed: {type(error).__name__}; nothing was opened") from None
+    # Of several hosts one is written to. Another one, found while that is busy, would answer with what was true a while ago.
+    several = {"target_session_attrs": "read-write"} if "," in str(given.get("host") or given.get("hostaddr") or "") else {}
     return DatabaseOptions(
-        conninfo.make_conninfo("", **{**_LIBPQ_DEFAULTS, **given}),
+        conninfo.make_conninfo("", **{**_LIBPQ_DEFAULTS, **several, **given, "client_encoding": "UTF8"}),
         _schema(ours.get("schema", DEFAULT_SCHEMA)),
         _max_connections(ours.get("max_connections", "16")),
     )
@@ -113,14 +192,36 @@ def connect(options: DatabaseOptions, **libpq: str) -> Connection:
     Raises:
         psycopg.Error: it can't be had.
     """
-    connection = psycopg.connect(conninfo.make_conninfo(options.conninfo, **libpq), autocommit=True)
+    connection = Connection.connect(conninfo.make_conninfo(options.conninfo, **libpq), autocommit=True)
     try:
-        connection.execute(_SESSION)
+        cursor = connection.execute(_SESSION)
+        while cursor.nextset():
+            pass
+        ((pid, began),) = cursor.fetchall()
+        connection.session = (pid, began)
         connection.execute(sql.SQL("SET search_path = {}, pg_catalog").format(sql.Identifier(options.schema)))
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def require_own_session(one: Connection, other: Connection) -> None:
+    """Raise where a proxy lends one session to many clients, which would get each other's settings and locks.
+
+    A proxy that pools transactions gives the second client the session that the first one has just used; and a busy one gives the
+    first one another session than a moment ago, sooner or later.
+
+    Raises:
+        InvalidConfiguration: a proxy that pools transactions stands in between.
+    """
+    direct = all(connection.info.backend_pid == connection.session[0] for connection in (one, other))
+    for _ in range(_LOOKS if direct else _LOOKS_AT_A_PROXY):
+        ours, theirs = (connection.execute("SELECT pg_backend_pid()").fetchone() for connection in (one, other))
+        if ours == theirs or ours != (one.session[0],) or theirs != (other.session[0],):
+            for lent in (one, other):
+                lent.execute("RESET ALL")  # our settings are no business of those who get the session next
+            raise InvalidConfiguration(_POOLED)
 
 
 def is_usable(connection: Connection) -> bool:
@@ -139,10 +240,17 @@ def is_usable(connection: Connection) -> bool:
 
 
 class Connections:
-    """As many connections as threads use at once, up to a bound. Threads share it."""
+    """As many connections as threads use at once, up to a bound. Threads share it.
 
-    def __init__(self, options: DatabaseOptions) -> None:
+    Args:
+        options: where to.
+        check: raises where a new connection does not lead to the journal that was opened: a database may have been restored, or
+            replaced by another one, while its clients were away.
+    """
+
+    def __init__(self, options: DatabaseOptions, check: Callable[[Connection], None] = lambda _connection: None) -> None:
         self.options = options
+        self._check = check
         self._closed = False
         self._reset()
         _pools.add(self)
@@ -153,6 +261,7 @@ class Connections:
         self._all: set[Connection] = set()
         self._lock = threading.Lock()
         self._places = threading.BoundedSemaphore(self.options.max_connections)
+        self._held = threading.local()
 
     @contextmanager
     def lend(self) -> Generator[Connection]:
@@ -164,12 +273,32 @@ class Connections:
         """
         if self._pid != os.getpid():
             self.forget_after_fork()  # other hooks of the same fork may come first, and want a connection
+        held: Connection | None = getattr(self._held, "connection", None)
+        if held is not None:
+            yield held
+            return
         with self._places:
             connection = self._take()
             try:
                 yield connection
             finally:
                 self._give_back(connection)
+
+    @contextmanager
+    def snapshot(self) -> Generator[None]:
+        """Let all that this thread reads until the end be of one moment.
+
+        Raises:
+            GateClosed: this was closed.
+            psycopg.Error: no connection can be had.
+        """
+        with self.lend() as connection, connection.transaction():
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            self._held.connection = connection
+            try:
+                yield
+            finally:
+                self._held.connection = None
 
     def _take(self) -> Connection:
         if self._closed:
@@ -183,6 +312,11 @@ class Connections:
                 return connection
             self._discard(connection)
         connection = connect(self.options)
+        try:
+            self._check(connection)
+        except BaseException:
+            connection.close()
+            raise
         with self._lock:
             self._all.add(connection)
         return connection
@@ -190,6 +324,7 @@ class Connections:
     def _give_back(self, connection: Connection) -> None:
         if self._closed or not is_usable(connection):
             self._discard(connection)
+            self._discard_idle()  # what ended one may have ended all, and not every end has been heard of yet
             return
         with self._lock:
             self._idle.append(connection)
@@ -203,6 +338,9 @@ class Connections:
     def close(self) -> None:
         """Close all connections, for good; one that is in use when it is given back."""
         self._closed = True
+        self._discard_idle()
+
+    def _discard_idle(self) -> None:
         with self._lock:
             idle, self._idle = self._idle, []
         for connection in idle:
@@ -228,6 +366,7 @@ def abandon(connection: Connection) -> None:
     """
     with suppress(OSError, psycopg.Error):
         os.close(connection.pgconn.socket)
+    connection.abandoned = True
     _abandoned.append(connection)
 
 

@@ -9,7 +9,7 @@ from interlock.infrastructure.postgres.clock import DatabaseClock
 from interlock.infrastructure.postgres.connections import Connections, parse_url
 from interlock.infrastructure.postgres.locks import SessionLocks
 from interlock.infrastructure.postgres.recorder import Recorder
-from interlock.infrastructure.postgres.schema import create_or_check
+from interlock.infrastructure.postgres.schema import SCHEMA_VERSION, create_or_check, require_same
 
 
 class PostgresJournal(Journal):
@@ -26,11 +26,14 @@ class PostgresJournal(Journal):
         JournalUnavailable: the database can't be reached.
     """
 
+    database = "PostgreSQL"
+    version = SCHEMA_VERSION
+
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._options = parse_url(url)
         log_id = create_or_check(self._options, create=create)
-        self._connections = Connections(self._options)
-        self._postgres = Recorder(self._connections)
+        self._connections = Connections(self._options, lambda connection: require_same(connection, log_id))
+        self._postgres = Recorder(self._connections, log_id)
         super().__init__(log_id, self._postgres)
 
     def take_lock(self) -> SessionLocks:

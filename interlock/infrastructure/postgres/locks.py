@@ -5,17 +5,36 @@ from __future__ import annotations
 import secrets
 import threading
 from contextlib import suppress
+from datetime import datetime
 
 import psycopg
 
 from interlock.domain.requests import Liveness
-from interlock.errors import GateClosed, InvalidConfiguration, JournalUnavailable
-from interlock.infrastructure.postgres.connections import Connection, Connections, DatabaseOptions, abandon, connect, is_usable
+from interlock.errors import GateClosed, JournalUnavailable
+from interlock.infrastructure.postgres.connections import (
+    Connection,
+    Connections,
+    DatabaseOptions,
+    abandon,
+    connect,
+    is_usable,
+    require_own_session,
+)
 
 # A session whose client is gone without a word is ended within 3 s: 2.8 s were measured with these, over 40 s without. The
 # server's side is what drops the lock; ours is what notices that it was lost.
-_SERVER_SIDE = "SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 2"
+_SERVER_SIDE = """
+    SET tcp_keepalives_idle = 1; SET tcp_keepalives_interval = 1; SET tcp_keepalives_count = 2; SET tcp_user_timeout = '3s'
+"""
 _CLIENT_SIDE = {"keepalives_idle": "1", "keepalives_interval": "1", "keepalives_count": "2", "tcp_user_timeout": "2000"}
+
+# What is left of a session that this gate has lost may hold its lock for as long as something in between keeps it alive.
+_END_SESSION = "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_get_activity(%s) WHERE backend_start = %s"
+_TAKE = "SELECT pg_is_in_recovery(), pg_try_advisory_lock(%s, %s)"
+_STANDBY = (
+    "the server is a standby, which only reads, and whose locks no other gate sees; nothing was written or sent. Name all hosts "
+    "in the journal's URL (host=one,two), or open the gate when this one was promoted"
+)
 
 _PREFIX = "pg-"
 
@@ -38,8 +57,9 @@ class SessionLocks:
         self._journal = int(log_id.replace("-", "")[-8:], 16) - 2**31
         self._mutex = threading.Lock()
         self._connection: Connection | None = None
-        self.holder = secrets.token_hex(16)
+        self._session: tuple[int, datetime] | None = None
         self.handle: str | None = None
+        self._rename()
         self._take()
 
     def probe(self, handle: str) -> Liveness:
@@ -94,9 +114,10 @@ class SessionLocks:
         self._mutex = threading.Lock()
         if self._connection is not None:
             abandon(self._connection)
-            self._connection = None
-        self.holder, self.handle = secrets.token_hex(16), None
-        self._take()
+            self._connection = self._session = None  # the session is the parent's
+        self._rename()
+        with suppress(JournalUnavailable):  # the database may be down just now; `ensure` takes it before anything is sent
+            self._take()
 
     def release(self) -> None:
         """Drop the lock. Releasing twice does nothing."""
@@ -109,51 +130,46 @@ class SessionLocks:
         with self._mutex:
             self._drop()
 
+    def _rename(self) -> None:
+        self.holder = secrets.token_hex(16)
+        self.handle = f"{_PREFIX}{self.holder}"
+
     def _take(self) -> None:
         try:
             while not self._lock():
-                self.holder = secrets.token_hex(16)  # 32 bits of it name the lock: another gate has the same
+                self._rename()  # 32 bits of it name the lock: another gate has the same
         except psycopg.Error as error:
             raise JournalUnavailable(
                 f"no lock can be taken in the database: {str(error).strip()}; nothing was written"
             ) from error
-        self.handle = f"{_PREFIX}{self.holder}"
 
     def _lock(self) -> bool:
         """Open the connection and take the lock; return whether it was free."""
         connection = connect(self._options, **_CLIENT_SIDE)
         try:
             connection.execute(_SERVER_SIDE)
-            self._require_own_session(connection)
-            row = connection.execute(
-                "SELECT pg_try_advisory_lock(%s, %s)", (self._journal, _number(f"{_PREFIX}{self.holder}"))
-            ).fetchone()
+            with self._connections.lend() as other:
+                require_own_session(connection, other)
+            if self._session is not None:
+                connection.execute(_END_SESSION, self._session)
+            ((stands_by, taken),) = connection.execute(_TAKE, (self._journal, _number(f"{_PREFIX}{self.holder}"))).fetchall()
+            if stands_by:
+                raise JournalUnavailable(_STANDBY)
         except BaseException:
             connection.close()
             raise
-        if row is None or not row[0]:
+        if not taken:
             connection.close()
             return False
-        self._connection = connection
+        self._connection, self._session = connection, connection.session
         return True
-
-    def _require_own_session(self, connection: Connection) -> None:
-        """Raise where a proxy lends one session to many clients: it would drop the lock, or keep a dead gate's.
-
-        A proxy that pools transactions gives the second client the session that the first one has just used.
-        """
-        with self._connections.lend() as other:
-            for _ in range(3):
-                ours, theirs = (c.execute("SELECT pg_backend_pid()").fetchone() for c in (connection, other))
-                if ours == theirs:
-                    raise InvalidConfiguration(
-                        "a proxy that pools transactions stands before the database (PgBouncer's pool_mode=transaction, say); a "
-                        "gate's lock can't live there. Give the journal a URL that goes to PostgreSQL itself, or to a pool with "
-                        "pool_mode=session; nothing was written or sent"
-                    )
 
     def _drop(self) -> None:
         if self._connection is not None:
+            with suppress(psycopg.Error):
+                # A server may take a while to see the end of a session: who asks right away would hear that we live.
+                if is_usable(self._connection):
+                    self._connection.execute("SELECT pg_advisory_unlock_all()")
             with suppress(psycopg.Error):
                 self._connection.close()
             self._connection = None

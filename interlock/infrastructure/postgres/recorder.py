@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
+from functools import cache
 from typing import Any, ClassVar, cast
 from uuid import UUID
 
@@ -15,17 +17,17 @@ from psycopg import errors
 from interlock.domain.action import GatedAction
 from interlock.domain.cursors import Cursor
 from interlock.domain.summary import ActionSummary
+from interlock.errors import JournalUnavailable
 from interlock.infrastructure.postgres.connections import Connection, Connections
 from interlock.infrastructure.recording import SUMMARY_COLUMNS, Backlog, Batch, Moved, StoredRow, SummaryFilter
 
 LAST_WORD_S = 5.0
 """For how long a session whose answer was lost is waited for before it is known what it wrote."""
 
-_APPEND = f"SELECT append_events({', '.join(['%s'] * (10 + len(SUMMARY_COLUMNS)))})".encode()
-_END_SESSION = """
-    SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-    WHERE pid = %s AND datname = current_database() AND usename = current_user AND query LIKE 'SELECT append_events(%%'
-"""
+_EVENT_TYPES, _NAME_TYPES, _EXPECTED_TYPES = ("uuid", "integer", "text", "bytea"), ("text", "bytea", "uuid"), ("uuid", "integer")
+_END_SESSION = "SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity(%s) WHERE backend_start = %s"
+_COMMIT_NOTHING = "SELECT pg_logical_emit_message(true, 'interlock', '')"
+_NOT_KNOWN = "it was lost in the middle of a write: whether that was written is not known"
 _NO_SUMMARY = (None,) * len(SUMMARY_COLUMNS)
 
 _SELECT = "SELECT originator_id, originator_version, topic, state FROM stored_events WHERE originator_id ="
@@ -35,6 +37,7 @@ _SELECT_NAMED = f"{_SELECT} (SELECT aggregate_id FROM names WHERE kind = %s AND 
 
 _ROW = "originator_id, originator_version, topic, state, state_digest, leaf_hash"
 
+_END_OF_POSITIONS = "(SELECT commit_order, arrival FROM positions ORDER BY position DESC LIMIT 1)"
 _IN_ORDER = "ORDER BY commit_order, arrival"
 _TAIL = (
     f"SELECT commit_order, arrival, {_ROW} FROM stored_events "
@@ -68,8 +71,9 @@ class Recorder(ApplicationRecorder):
 
     errors: ClassVar[tuple[type[Exception], ...]] = (PersistenceError, psycopg.Error)
 
-    def __init__(self, connections: Connections) -> None:
+    def __init__(self, connections: Connections, log: str) -> None:
         super().__init__()
+        self._log = log
         self.connections = connections
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
@@ -79,31 +83,41 @@ class Recorder(ApplicationRecorder):
             Moved: an aggregate is not at the expected version, or a name is taken.
         """
         batch: Batch = kwargs["batch"]
-        moved = self._append(_arguments(stored_events, batch), batch)
+        statement = _append_statement(len(stored_events), len(batch.names), len(batch.expected))
+        moved = self._append(statement, _arguments(stored_events, batch, self._log), batch)
         if moved:
             raise Moved(batch.expected[moved - 1][0])
         return None
 
-    def _append(self, arguments: tuple[Any, ...], batch: Batch) -> int:
+    def _append(self, statement: bytes, arguments: list[Any], batch: Batch) -> int:
         lost: Connection | None = None
         try:
             with self.connections.lend() as connection:
                 lost = connection
-                return int(_one(connection.execute(_APPEND, arguments, prepare=True)))
+                return int(_one(connection.execute(statement, arguments, prepare=True)))
         except (errors.UniqueViolation, errors.DeadlockDetected) as error:
             # An approval's writers stand in line, so that it is the action's version or a name that another one took.
             raise Moved(batch.expected[0][0]) from error
         except psycopg.OperationalError:
             if lost is not None and lost.closed:
-                self._await_last_word(lost.info.backend_pid)
+                self._await_last_word(lost)
             raise
 
-    def _await_last_word(self, backend_pid: int) -> None:
-        """See the end of a session whose answer was lost, so that what is read back afterwards can't change any more (I8)."""
+    def _await_last_word(self, lost: Connection) -> None:
+        """See the end of a session whose answer was lost, so that what is read back afterwards can't change any more (I8).
+
+        Raises:
+            JournalUnavailable: it does not end, or can't be seen: it may still write.
+        """
         until_s = time.monotonic() + LAST_WORD_S
-        with self.connections.lend() as connection:
-            while connection.execute(_END_SESSION, (backend_pid,)).fetchone() and time.monotonic() < until_s:
-                time.sleep(0.01)
+        try:
+            with self.connections.lend() as connection:
+                while connection.execute(_END_SESSION, lost.session).fetchone():
+                    if time.monotonic() >= until_s:
+                        raise JournalUnavailable(f"the session does not end, and {_NOT_KNOWN}")
+                    time.sleep(0.01)
+        except psycopg.Error as error:
+            raise JournalUnavailable(f"the session can't be asked after ({str(error).strip()}), and {_NOT_KNOWN}") from error
 
     def events_of(self, aggregate_id: UUID) -> list[StoredEvent]:
         """Return the events of an aggregate, oldest first."""
@@ -127,7 +141,12 @@ class Recorder(ApplicationRecorder):
         """Whether exactly this event is stored: its salt is random, so equal bytes are our own (I8)."""
         sql = "SELECT state FROM stored_events WHERE originator_id = %s AND originator_version = %s"
         rows = self._rows(sql, (event.originator_id, event.originator_version))
-        return bool(rows) and rows[0][0] == event.state
+        if not rows or rows[0][0] != event.state:
+            return False
+        # The lost session may have been ended while it waited for a standby that has to have it too, and what it wrote is seen
+        # all the same. A commit after it waits for both.
+        self._rows(_COMMIT_NOTHING)
+        return True
 
     def summaries(self, conditions: SummaryFilter, *, limit: int, after: str | None, newest_first: bool) -> list[ActionSummary]:
         """Return a page of summaries, ordered by the time of the action's first event."""
@@ -137,8 +156,15 @@ class Recorder(ApplicationRecorder):
             values.append(UUID(after))
         clause = f"WHERE {' AND '.join(where)} " if where else ""
         order = "DESC" if newest_first else "ASC"
-        sql = f"SELECT {', '.join(SUMMARY_COLUMNS)} FROM receipts {clause}ORDER BY action_id {order} LIMIT %s"
-        return [_summary(row) for row in self._rows(sql, (*values, limit))]
+        sql = f"SELECT {{}} FROM receipts {clause}ORDER BY action_id {order} LIMIT %s"
+        try:
+            rows = self._rows(sql.format(", ".join(SUMMARY_COLUMNS)), (*values, limit))
+        except psycopg.DataError:
+            # What somebody put there by hand and is no time of Python's stays as it is, for `verify` to name.
+            rows = self._rows(
+                sql.format(", ".join(f"{c}::text" if c in _TIMES else c for c in SUMMARY_COLUMNS)), (*values, limit)
+            )
+        return [_summary(row) for row in rows]
 
     def replace_summaries(self, derive: Callable[[list[StoredEvent]], ActionSummary | None]) -> int:
         """Derive all summaries again from the events, in one transaction; return how many actions there are.
@@ -162,12 +188,16 @@ class Recorder(ApplicationRecorder):
         return len(ids)
 
     def rows(self, *, after: int, limit: int, aggregate_id: UUID | None) -> list[StoredRow]:
-        """Return rows of the log that have a position, by position. A missing event is a row of nothing but its place."""
+        """Return rows of the log that have a position, by position.
+
+        An event that is missing, or was moved in the order in which followers read, is a row of nothing but its place.
+        """
         columns = ", ".join(f"e.{column}" for column in _ROW.split(", "))
         one = "" if aggregate_id is None else "AND p.originator_id = %s "
         sql = (
             f"SELECT p.position, {columns}, p.running_hash FROM positions p LEFT JOIN stored_events e "
-            f"USING (originator_id, originator_version) WHERE p.position > %s {one}ORDER BY p.position LIMIT %s"
+            "USING (originator_id, originator_version, commit_order, arrival) "
+            f"WHERE p.position > %s {one}ORDER BY p.position LIMIT %s"
         )
         values = (after, limit) if aggregate_id is None else (after, aggregate_id, limit)
         return [_stored_row(row) for row in self._rows(sql, values)]
@@ -177,7 +207,8 @@ class Recorder(ApplicationRecorder):
         one, values = ("", ()) if aggregate_id is None else ("AND e.originator_id = %s ", (aggregate_id,))
         columns = ", ".join(f"e.{column}" for column in _ROW.split(", "))
         sql = (
-            f"SELECT NULL, {columns}, NULL FROM stored_events e LEFT JOIN positions p USING (originator_id, originator_version) "
+            f"SELECT NULL, {columns}, NULL, coalesce((e.commit_order, e.arrival) < {_END_OF_POSITIONS}, false) "
+            "FROM stored_events e LEFT JOIN positions p USING (originator_id, originator_version) "
             f"WHERE p.position IS NULL {one}ORDER BY e.commit_order, e.arrival"
         )
         return [_stored_row(row) for row in self._rows(sql, values)]
@@ -221,6 +252,10 @@ class Recorder(ApplicationRecorder):
         """Return the database's time."""
         return cast("datetime", self._rows("SELECT clock_timestamp()")[0][0])
 
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let all that this thread reads until the end be of one moment."""
+        return self.connections.snapshot()
+
     def close(self) -> None:
         """Close all connections."""
         self.connections.close()
@@ -261,29 +296,36 @@ class Recorder(ApplicationRecorder):
         raise NotImplementedError
 
 
-def _arguments(stored_events: Sequence[StoredEvent], batch: Batch) -> tuple[Any, ...]:
-    return (
-        _array(event.originator_id for event in stored_events),
-        _array(event.originator_version for event in stored_events),
-        _array(f'"{event.topic}"' for event in stored_events),
-        _array(_bytes(event.state) for event in stored_events),
-        _array(name.kind for name in batch.names),
-        _array(_bytes(name.digest) for name in batch.names),
-        _array(name.aggregate_id for name in batch.names),
-        _array(aggregate_id for aggregate_id, _ in batch.expected),
-        _array(version for _, version in batch.expected),
+@cache
+def _append_statement(events: int, names: int, expected: int) -> bytes:
+    """Return the statement for so many rows.
+
+    Every value is a parameter of its own, and the server puts the arrays together: psycopg would look through a list for its
+    type, in Python, which takes ten times as long as the values.
+    """
+    arrays = [
+        f"ARRAY[{', '.join(['%s'] * rows)}]::{kind}[]"
+        for rows, kinds in ((events, _EVENT_TYPES), (names, _NAME_TYPES), (expected, _EXPECTED_TYPES))
+        for kind in kinds
+    ]
+    return f"SELECT append_events({', '.join([*arrays, *['%s'] * (2 + len(SUMMARY_COLUMNS))])})".encode()
+
+
+def _arguments(stored_events: Sequence[StoredEvent], batch: Batch, log: str) -> list[Any]:
+    return [
+        *[event.originator_id for event in stored_events],
+        *[event.originator_version for event in stored_events],
+        *[event.topic for event in stored_events],
+        *[event.state for event in stored_events],
+        *[name.kind for name in batch.names],
+        *[name.digest for name in batch.names],
+        *[name.aggregate_id for name in batch.names],
+        *[aggregate_id for aggregate_id, _ in batch.expected],
+        *[version for _, version in batch.expected],
         batch.approval_id,
+        log,
         *(_NO_SUMMARY if batch.summary is None else _summary_values(batch.summary)),
-    )
-
-
-def _array(items: Iterable[object]) -> str:
-    """Return a literal of ids, numbers, topics or bytes, which need no escape; psycopg's own dumper cost a fifth of a commit."""
-    return f"{{{','.join(map(str, items))}}}"
-
-
-def _bytes(value: bytes) -> str:
-    return f'"\\\\x{value.hex()}"'
+    ]
 
 
 def _summary_values(summary: ActionSummary) -> tuple[Any, ...]:
@@ -291,11 +333,14 @@ def _summary_values(summary: ActionSummary) -> tuple[Any, ...]:
     return (UUID(action_id), *others)
 
 
+_TIMES = ("claim_expires_at", "intended_at", "changed_at")
+
+
 def _summary(row: tuple[Any, ...]) -> ActionSummary:
     values = dict(zip(SUMMARY_COLUMNS, row, strict=True))
     values["action_id"] = values["action_id"].hex
-    for column in ("claim_expires_at", "intended_at", "changed_at"):
-        if values[column] is not None:
+    for column in _TIMES:
+        if isinstance(values[column], datetime):
             values[column] = values[column].astimezone(UTC)
     return ActionSummary(**values)
 

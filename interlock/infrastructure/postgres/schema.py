@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from interlock.errors import InvalidConfiguration, JournalOutdated, JournalTooNew, JournalUnavailable
-from interlock.infrastructure.postgres.connections import Connection, DatabaseOptions, connect
+from interlock.infrastructure.postgres.connections import Connection, DatabaseOptions, connect, require_own_session
 
 MIN_SERVER_VERSION = 140_000
 
@@ -45,6 +45,8 @@ def create_or_check(options: DatabaseOptions, *, create: bool) -> str:
     try:
         with connect(options) as connection:
             _require_server(connection)
+            with connect(options) as other:
+                require_own_session(connection, other)
             version = _version(connection, options.schema)
             if version == 0 and not create:
                 raise InvalidConfiguration(f"there is no journal in schema {options.schema!r}; nothing was written")
@@ -55,8 +57,9 @@ def create_or_check(options: DatabaseOptions, *, create: bool) -> str:
                     f"the journal in schema {options.schema!r} has version {version}, and this version of Interlock needs "
                     f"{SCHEMA_VERSION}; nothing was written or sent. Run `interlock db upgrade` while no older version runs"
                 )
-            _require_own_cluster(connection)
-            return str(_one(connection, "SELECT log FROM journal"))
+            log_id = str(_one(connection, "SELECT log FROM journal"))
+            require_same(connection, log_id)
+            return log_id
     except psycopg.Error as error:
         raise JournalUnavailable(f"the journal can't be used: {str(error).strip()}; nothing was written or sent") from error
 
@@ -111,13 +114,19 @@ def _apply(connection: Connection, schema: str) -> None:
         connection.execute("SELECT pg_advisory_xact_lock(hashtextextended('interlock schema ' || %s, 0))", (schema,))
         done = _version(connection, schema)
         if done == 0:
-            connection.execute(sql.SQL("CREATE SCHEMA IF NOT EXISTS {}").format(sql.Identifier(schema)))
+            _create_schema(connection, schema)
         for migration in migrations():
             if migration.version > done:
                 connection.execute(migration.statements.encode())
                 connection.execute("INSERT INTO migrations (version) VALUES (%s)", (migration.version,))
         if done == 0:
             connection.execute("INSERT INTO journal (log) VALUES (%s)", (uuid.uuid4().urn,))
+
+
+def _create_schema(connection: Connection, schema: str) -> None:
+    # IF NOT EXISTS asks for the right to make one first, which a role that was given a schema need not have.
+    if connection.execute("SELECT FROM pg_namespace WHERE nspname = %s", (schema,)).fetchone() is None:
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(schema)))
 
 
 def _version(connection: Connection, schema: str) -> int:
@@ -148,17 +157,33 @@ def _require_server(connection: Connection) -> None:
         raise InvalidConfiguration(
             f"the server is PostgreSQL {connection.info.server_version // 10_000}, and the journal needs 14 or newer"
         )
+    encoding = connection.info.parameter_status("server_encoding")
+    if encoding != "UTF8":
+        raise InvalidConfiguration(
+            f"the database has the encoding {encoding}, which can't hold every text; nothing was written. Make one with UTF8"
+        )
 
 
-_AHEAD = """
-    SELECT commit_order_from + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+_LOG_AND_AHEAD = """
+    SELECT log, commit_order_from + pg_snapshot_xmax(pg_current_snapshot())::text::bigint
         <= (SELECT coalesce(max(commit_order), -1) FROM stored_events) FROM journal
 """
 
 
-def _require_own_cluster(connection: Connection) -> None:
-    """Raise where a dump came from a cluster whose transactions had higher numbers: followers would pass over new events."""
-    if _one(connection, _AHEAD):
+def require_same(connection: Connection, log_id: str) -> None:
+    """Return if a connection leads to the journal that was opened.
+
+    Raises:
+        JournalUnavailable: it is another journal: in this one, every key that was used is free.
+        JournalOutdated: it is a dump of a cluster with higher numbers of transactions: followers would pass over new events.
+    """
+    ((log, is_ahead),) = connection.execute(_LOG_AND_AHEAD).fetchall()
+    if log != log_id:
+        raise JournalUnavailable(
+            f"the database holds the journal {log} now, and {log_id} was opened; nothing was written or sent. Bring that one "
+            "back, or open a new gate if the other is meant"
+        )
+    if is_ahead:
         raise JournalOutdated(
             "this journal was restored from another cluster's dump; nothing was written or sent. Run `interlock db upgrade`, "
             "which lets it go on above the transaction numbers that it brought along"
@@ -167,7 +192,8 @@ def _require_own_cluster(connection: Connection) -> None:
 
 def _adopt(connection: Connection) -> None:
     with connection.transaction():
-        if _one(connection, _AHEAD):
+        ((_, is_ahead),) = connection.execute(_LOG_AND_AHEAD).fetchall()
+        if is_ahead:
             connection.execute(
                 "UPDATE journal SET commit_order_from = commit_order_from + 1 + (SELECT max(commit_order) FROM stored_events)"
             )

@@ -69,6 +69,7 @@ class Datastore(SQLiteDatastore):
         self._forking = False
         self._changed = threading.Condition()
         self._writing = threading.Lock()
+        self._held = threading.local()
         self.single_row_tracking = True
         self.originator_id_type = "uuid"
         _datastores.add(self)
@@ -81,6 +82,10 @@ class Datastore(SQLiteDatastore):
             GateClosed: the datastore was closed.
         """
         del commit  # every connection may write
+        held: SQLiteConnection | None = getattr(self._held, "connection", None)
+        if held is not None:
+            yield held
+            return
         with self._changed:
             while self._forking:
                 self._changed.wait()
@@ -95,6 +100,23 @@ class Datastore(SQLiteDatastore):
             with self._changed:
                 self._users -= 1
                 self._changed.notify_all()
+
+    @contextmanager
+    def snapshot(self) -> Generator[None]:
+        """Let all that this thread reads until the end be of one moment. A fork by another thread waits for that end.
+
+        Raises:
+            GateClosed: the datastore was closed.
+        """
+        with self.get_connection(commit=False) as connection:
+            with connection.cursor() as cursor:
+                cursor.execute("BEGIN")  # deferred: the moment is that of the first read
+            self._held.connection = connection
+            try:
+                yield
+            finally:
+                self._held.connection = None
+                connection.rollback()
 
     def _take(self) -> SQLiteConnection:
         if self._closed:

@@ -8,7 +8,7 @@ from interlock.infrastructure.clock import SystemClock
 from interlock.infrastructure.journal import Journal
 from interlock.infrastructure.locks import FileLocks
 from interlock.infrastructure.sqlite.connections import Datastore
-from interlock.infrastructure.sqlite.database import create_or_check, parse_url
+from interlock.infrastructure.sqlite.database import SCHEMA_VERSION, create_or_check, parse_url
 from interlock.infrastructure.sqlite.recorder import Recorder
 
 
@@ -24,6 +24,9 @@ class SQLiteJournal(Journal):
         JournalTooNew: the file was written by a newer version.
         JournalUnavailable: the file can't be opened or made.
     """
+
+    database = "SQLite"
+    version = SCHEMA_VERSION
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         options = parse_url(url)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from datetime import datetime
 from typing import Any, ClassVar, cast
 from uuid import UUID
@@ -19,9 +19,10 @@ from interlock.domain.summary import ActionSummary
 from interlock.infrastructure.recording import SUMMARY_COLUMNS, Backlog, Batch, Moved, Name, StoredRow, SummaryFilter
 from interlock.infrastructure.sqlite.connections import Datastore
 
+_CHANGING = ("version", "key", "status", "via", "code", "attention", "claim_lock", "claim_expires_at", "changed_at")
 _UPSERT_SUMMARY = (
     f"INSERT INTO receipts ({', '.join(SUMMARY_COLUMNS)}) VALUES ({', '.join('?' * len(SUMMARY_COLUMNS))}) "
-    f"ON CONFLICT (action_id) DO UPDATE SET {', '.join(f'{c} = excluded.{c}' for c in SUMMARY_COLUMNS[1:])}"
+    f"ON CONFLICT (action_id) DO UPDATE SET {', '.join(f'{c} = excluded.{c}' for c in SUMMARY_COLUMNS if c in _CHANGING)}"
 )
 
 
@@ -157,6 +158,10 @@ class Recorder(SQLiteApplicationRecorder):
         """Return which aggregate each taken name stands for."""
         with self.datastore.reading() as cursor:
             return {(row[0], row[1]): row[2] for row in cursor.execute("SELECT kind, digest, aggregate_id FROM names")}
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let all that this thread reads until the end be of one moment."""
+        return self.datastore.snapshot()
 
     def close(self) -> None:
         """Close all connections."""

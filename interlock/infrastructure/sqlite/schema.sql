@@ -43,6 +43,7 @@ CREATE TABLE receipts (
     via TEXT,
     code TEXT,
     attention INTEGER NOT NULL,
+    claim_lock TEXT,
     claim_expires_at TEXT,
     intended_at TEXT NOT NULL,
     changed_at TEXT NOT NULL

@@ -52,6 +52,7 @@ CREATE TABLE receipts (
     via text,
     code text,
     attention boolean NOT NULL,
+    claim_lock text,
     claim_expires_at timestamptz,
     intended_at timestamptz NOT NULL,
     changed_at timestamptz NOT NULL
@@ -91,11 +92,11 @@ CREATE FUNCTION append_events(
     ids uuid[], versions integer[], topics text[], states bytea[],
     name_kinds text[], name_digests bytea[], name_ids uuid[],
     expected_ids uuid[], expected_versions integer[],
-    approval uuid,
+    approval uuid, log_wanted text,
     summary_id uuid, summary_version integer, summary_key text, summary_status text, summary_target text,
     summary_subject text, summary_approval_id text, summary_amount_minor bigint, summary_currency text, summary_via text,
-    summary_code text, summary_attention boolean, summary_claim_expires_at timestamptz, summary_intended_at timestamptz,
-    summary_changed_at timestamptz
+    summary_code text, summary_attention boolean, summary_claim_lock text, summary_claim_expires_at timestamptz,
+    summary_intended_at timestamptz, summary_changed_at timestamptz
 ) RETURNS integer LANGUAGE plpgsql AS $$
 DECLARE
     log_id text;
@@ -126,6 +127,9 @@ BEGIN
         head_leaves[i] := head_leaf;
     END LOOP;
     SELECT log, commit_order_from INTO STRICT log_id, first_order FROM journal;
+    IF log_id <> log_wanted THEN
+        RAISE EXCEPTION 'interlock: another journal stands in the place of the one that was opened';
+    END IF;
     FOR i IN 1 .. cardinality(ids) LOOP
         at := array_position(expected_ids, ids[i]);
         digest := sha256(states[i]);
@@ -147,15 +151,15 @@ BEGIN
     IF summary_id IS NOT NULL THEN
         INSERT INTO receipts VALUES (
             summary_id, summary_version, summary_key, summary_status, summary_target, summary_subject, summary_approval_id,
-            summary_amount_minor, summary_currency, summary_via, summary_code, summary_attention, summary_claim_expires_at,
-            summary_intended_at, summary_changed_at
+            summary_amount_minor, summary_currency, summary_via, summary_code, summary_attention, summary_claim_lock,
+            summary_claim_expires_at, summary_intended_at, summary_changed_at
         ) ON CONFLICT (action_id) DO UPDATE SET (
             version, key, status, target, subject, approval_id, amount_minor, currency, via, code, attention,
-            claim_expires_at, intended_at, changed_at
+            claim_lock, claim_expires_at, intended_at, changed_at
         ) = (
             excluded.version, excluded.key, excluded.status, excluded.target, excluded.subject, excluded.approval_id,
             excluded.amount_minor, excluded.currency, excluded.via, excluded.code, excluded.attention,
-            excluded.claim_expires_at, excluded.intended_at, excluded.changed_at
+            excluded.claim_lock, excluded.claim_expires_at, excluded.intended_at, excluded.changed_at
         );
     END IF;
     RETURN 0;

@@ -1,0 +1,47 @@
+"""The crash kit with a target that is awaited: the protocol is the same, and so are the schedules and their ends."""
+
+import pytest
+
+from harness.crash_test import simulated
+from interlock.testing import PROFILES, CrashTest, SimulatedProvider, SimulatedTarget, TargetLies
+from tests.gates import AwaitedTarget
+
+SCHEDULES = 60
+
+
+def awaited(profile: str, target: type[SimulatedTarget] = SimulatedTarget) -> CrashTest[SimulatedProvider, AwaitedTarget]:
+    """Return the crash test of the same provider, with a target that is awaited."""
+    return CrashTest(
+        world=lambda clock: SimulatedProvider(clock, PROFILES[profile]),
+        target=lambda provider: AwaitedTarget(target(provider)),
+        effect=lambda provider, _target: SimulatedTarget(provider).transfer(2000),
+        other_effect=lambda provider, _target: SimulatedTarget(provider).transfer(1999),
+    )
+
+
+@pytest.mark.parametrize("profile", ["nothing", "keys-lookup-burn-roll-unknown"])
+def test_the_same_schedules_come_to_the_same_ends(profile: str) -> None:
+    """Step for step, request for request and end for end."""
+    report = awaited(profile).run(SCHEDULES)
+    assert report == simulated(PROFILES[profile]).run(SCHEDULES)
+    assert min(report.crashes, report.sends, report.effects) > 0
+
+
+class Forgetful(SimulatedTarget):
+    """A target that calls a time-out a definite no."""
+
+    def _send(self, *args: object, **more: object) -> object:  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # all of them are handed on
+        from interlock import Declined
+
+        try:
+            return super()._send(*args, **more)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # as above
+        except TimeoutError:
+            return Declined("no_answer", "it did not answer")
+
+
+def test_a_lie_is_found_and_shortened() -> None:
+    """What an awaited target makes of a time-out is tested like any other's."""
+    with pytest.raises(TargetLies) as found:
+        awaited("keys-lookup", Forgetful).run(300)
+    assert "was carried out all the same" in str(found.value)
+    assert "The schedule:" in str(found.value)
