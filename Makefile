@@ -12,7 +12,7 @@ WORKERS ?= 2
 TESTS ?= tests
 ARGS ?=
 
-.PHONY: help demo test lint format bench long crash-test sabotage audit provider-check lock clean
+.PHONY: help demo test lint format generate bench long soak crash-test sabotage audit provider-check lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-24s %s\n", $$1, $$2}'
@@ -34,11 +34,17 @@ format: $(READY) ## Format the code and apply the safe fixes
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+generate: $(READY) ## Write the async gate again from the sync one
+	$(BIN)/python -m harness.generate_async
+
 bench: $(BENCH_READY) ## Measure the cost of the gate; exits non-zero above its bounds
 	$(BIN)/python -m harness.benchmarks $(ARGS)
 
 long: $(READY) ## Run the tests that take minutes
 	$(BIN)/python -m pytest $(TESTS) -q -m long $(ARGS)
+
+soak: $(READY) ## Work for ten minutes while workers, connections and the database are killed
+	$(BIN)/python -m harness.soak $(ARGS)
 
 SCHEDULES ?= 20000
 crash-test: $(READY) ## Play random crash schedules over every profile

@@ -1,6 +1,7 @@
 """Runs the crash test over every profile of the simulated provider, in as many processes as there are processors.
 
 python -m harness.crash_test --schedules 200000
+python -m harness.crash_test --schedules 5000 --journal postgres
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from harness.postgres.journals import JournalKind, journal_database
 from interlock.domain.profiles import CapabilityProfile
 from interlock.testing import PROFILES, CrashTest, CrashTestFailure, Report, SimulatedProvider, SimulatedTarget
 
@@ -30,6 +32,7 @@ class Batch:
     profile: str
     seed: int
     schedules: int
+    database: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,43 +44,44 @@ class Played:
     failure: str | None = None
 
 
-def simulated(profile: CapabilityProfile) -> CrashTest[SimulatedProvider, SimulatedTarget]:
-    """Return the crash test of a provider with this profile."""
+def simulated(profile: CapabilityProfile, database: str | None = None) -> CrashTest[SimulatedProvider, SimulatedTarget]:
+    """Return the crash test of a provider with this profile, in memory or on a PostgreSQL database."""
     return CrashTest(
         world=lambda clock: SimulatedProvider(clock, profile),
         target=SimulatedTarget,
         effect=lambda _provider, target: target.transfer(2000),
         other_effect=lambda _provider, target: target.transfer(1999),
+        journal_url=database,
     )
 
 
 def play(batch: Batch) -> Played:
     """Play a batch."""
     try:
-        return Played(batch, simulated(PROFILES[batch.profile]).run(batch.schedules, seed=batch.seed))
+        return Played(batch, simulated(PROFILES[batch.profile], batch.database).run(batch.schedules, seed=batch.seed))
     except CrashTestFailure as failure:
         return Played(batch, Report(), str(failure))
 
 
-def batches(schedules: int, seed: int) -> list[Batch]:
+def batches(schedules: int, seed: int, database: str | None = None) -> list[Batch]:
     """Share the schedules out among the profiles, so that all of them come up early."""
     each, more = divmod(schedules, len(PROFILES))
     wanted = {name: each + (number < more) for number, name in enumerate(PROFILES)}
     return [
-        Batch(name, seed + done, min(BATCH, count - done))
+        Batch(name, seed + done, min(BATCH, count - done), database)
         for done in range(0, each + 1, BATCH)
         for name, count in wanted.items()
         if done < count
     ]
 
 
-def run(schedules: int, seed: int, processes: int) -> tuple[dict[str, Report], list[Played]]:
+def run(schedules: int, seed: int, processes: int, database: str | None = None) -> tuple[dict[str, Report], list[Played]]:
     """Play everything, with a progress bar on a terminal's standard error; return the counts by profile, and what was found."""
     reports = {name: Report() for name in PROFILES}
     found: list[Played] = []
     started_s = time.monotonic()
     with ProcessPoolExecutor(processes) as pool:
-        for one in as_completed([pool.submit(play, batch) for batch in batches(schedules, seed)]):
+        for one in as_completed([pool.submit(play, batch) for batch in batches(schedules, seed, database)]):
             played = one.result()
             reports[played.batch.profile].merge(played.report)
             if played.failure is not None:
@@ -105,9 +109,11 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=0, help="the first schedule's; each has the next")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--journal", type=JournalKind, choices=list(JournalKind), default=JournalKind.SQLITE)
     parser.add_argument("--out", type=Path, help="a Markdown file for the counts")
     given = parser.parse_args()
-    reports, found = run(given.schedules, given.seed, given.processes)
+    with journal_database(given.journal, in_memory=True) as database:
+        reports, found = run(given.schedules, given.seed, given.processes, database)
     page = table(reports, found, given.seed)
     print(page)
     for played in found:

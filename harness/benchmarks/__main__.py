@@ -1,9 +1,10 @@
-"""`python -m harness.benchmarks`: measure, write `bench.md` and `bench.json`, and exit non-zero past a limit."""
+"""`python -m harness.benchmarks`: measure, write the results, and exit non-zero past a limit."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
@@ -11,6 +12,7 @@ from typing import Protocol
 from harness.benchmarks.machine import this_machine
 from harness.benchmarks.report import Measure, Report
 from harness.benchmarks.timing import BenchmarkFailed
+from harness.postgres.binaries import PostgresFailed, PostgresUnavailable
 
 
 class Part(Protocol):
@@ -34,20 +36,61 @@ def _actions() -> Part:
     return measure_actions
 
 
-def _reads() -> Part:
-    from harness.benchmarks.reads import measure_reads
-
-    return measure_reads
-
-
 def _recovery() -> Part:
     from harness.benchmarks.recovery import measure_recovery
 
     return measure_recovery
 
 
-PARTS: Mapping[str, Callable[[], Part]] = {"actions": _actions, "reads": _reads, "recovery": _recovery}
-"""Loaded when they are run: the SDKs that one of them drives take seconds."""
+def _postgres() -> Part:
+    from harness.benchmarks.postgres import measure_postgres
+
+    return measure_postgres
+
+
+def _slow_disk() -> Part:
+    from harness.benchmarks.slow_disk import measure_slow_disk
+
+    return measure_slow_disk
+
+
+def _takeover() -> Part:
+    from harness.benchmarks.takeover import measure_takeover
+
+    return measure_takeover
+
+
+def _async() -> Part:
+    from harness.benchmarks.async_actions import measure_async
+
+    return measure_async
+
+
+def _growth() -> Part:
+    from harness.benchmarks.growth import measure_growth
+
+    return measure_growth
+
+
+def _million() -> Part:
+    from harness.benchmarks.growth import measure_million
+
+    return measure_million
+
+
+PARTS: Mapping[str, Callable[[], Part]] = {
+    "actions": _actions,
+    "postgres": _postgres,
+    "slow-disk": _slow_disk,
+    "takeover": _takeover,
+    "async": _async,
+    "growth": _growth,
+    "recovery": _recovery,
+}
+"""Loaded when they are run: the SDKs that some of them drive take seconds."""
+
+MILLION: Mapping[str, Callable[[], Part]] = {"growth": _million}
+"""Takes minutes, and goes into files of its own."""
 
 
 def run(parts: Mapping[str, Callable[[], Part]], *, quick: bool) -> Report:
@@ -57,10 +100,12 @@ def run(parts: Mapping[str, Callable[[], Part]], *, quick: bool) -> Report:
     failures: list[str] = []
     for name, load in parts.items():
         print(f"measuring {name} …", file=sys.stderr)
+        started_s = time.monotonic()
         try:
             measures += load()(quick=quick)
-        except BenchmarkFailed as error:
+        except (BenchmarkFailed, PostgresFailed, PostgresUnavailable) as error:
             failures.append(f"{name}: {error}")
+        print(f"  took {time.monotonic() - started_s:.0f} s", file=sys.stderr)
     return Report(machine=machine, quick=quick, measures=measures, failures=failures)
 
 
@@ -68,13 +113,16 @@ def main(arguments: Sequence[str] | None = None, parts: Mapping[str, Callable[[]
     """Run what the command line asks for, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m harness.benchmarks", description=__doc__)
     parser.add_argument("--only", choices=sorted(parts), action="append", help="this part only; may be given again")
+    parser.add_argument("--million", action="store_true", help="growth up to a million events, and nothing else")
     parser.add_argument("--quick", action="store_true", help="a short run, for finding mistakes and not for figures")
-    parser.add_argument("--out", type=Path, default=Path("results"), help="the folder for bench.md and bench.json")
+    parser.add_argument("--out", type=Path, default=Path("results"), help="the folder for the results")
     asked = parser.parse_args(arguments)
-    report = run({name: load for name, load in parts.items() if not asked.only or name in asked.only}, quick=asked.quick)
-    report.write(asked.out)
+    chosen = MILLION if asked.million else {name: load for name, load in parts.items() if not asked.only or name in asked.only}
+    report = run(chosen, quick=asked.quick)
+    stem = "bench-million" if asked.million else "bench"
+    report.write(asked.out, stem)
     print(report.to_markdown())
-    print(f"written to {asked.out / 'bench.md'} and {asked.out / 'bench.json'}", file=sys.stderr)
+    print(f"written to {asked.out / stem}.md and .json", file=sys.stderr)
     return report.exit_code
 
 

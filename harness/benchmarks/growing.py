@@ -25,8 +25,10 @@ from interlock.infrastructure.ids import time_ordered_id
 REFUSED = 60
 """So many of the actions are refused, and they are the oldest: a page of them is found by an index or not at all."""
 
-_BATCH = 2_000
-_FIRST_AT = datetime(2026, 1, 1, tzinfo=UTC)
+BATCH = 2_000
+"""So many actions are written at once."""
+
+FIRST_AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,24 +122,29 @@ def grow(path: Path, events: int) -> Grown:
         BenchmarkFailed: a sample of it does not verify.
     """
     url = f"sqlite:///{path}"
+    make_originals(url)
+    with closing(raw.connect(path)) as journal:
+        # What is made here can be made again, and waiting for the disk measures nothing.
+        journal.execute("PRAGMA synchronous=OFF")
+        copies = _copies(journal, events)
+        committed: list[str] = []
+        while batch := list(islice(copies, BATCH)):
+            _insert(journal, batch)
+            committed += [copy.name for copy in batch if copy.name.startswith("done-")]
+        journal.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        (stored,) = journal.execute("SELECT max(position) FROM stored_events").fetchone()
+    require_valid(url, [committed[0], committed[len(committed) // 2], committed[-1]])
+    return Grown(url, stored, committed)
+
+
+def make_originals(url: str) -> None:
+    """Make a journal with the two actions that are copied."""
     with Gate.open(url, targets=[null.null_target]) as gate:
         for name in ("case-refused", "case-committed"):
             null.grant(gate, name)
         gate.revoke("case-refused", by="user:1")
         gate.fire("case-refused", null.refund(), approval="case-refused")
         null.fire(gate, "case-committed")
-    with closing(raw.connect(path)) as journal:
-        # What is made here can be made again, and waiting for the disk measures nothing.
-        journal.execute("PRAGMA synchronous=OFF")
-        copies = _copies(journal, events)
-        committed: list[str] = []
-        while batch := list(islice(copies, _BATCH)):
-            _insert(journal, batch)
-            committed += [copy.name for copy in batch if copy.name.startswith("done-")]
-        journal.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-        (stored,) = journal.execute("SELECT max(position) FROM stored_events").fetchone()
-    _require_valid(url, [committed[0], committed[len(committed) // 2], committed[-1]])
-    return Grown(url, stored, committed)
 
 
 def _copies(journal: sqlite3.Connection, events: int) -> Iterator[Copy]:
@@ -148,7 +155,7 @@ def _copies(journal: sqlite3.Connection, events: int) -> Iterator[Copy]:
         if number >= REFUSED and last[0] >= events:
             return
         original, kind = (refused, "no") if number < REFUSED else (done, "done")
-        copy = original.copy(log, f"{kind}-{number:08}", _FIRST_AT + timedelta(seconds=number), last)
+        copy = original.copy(log, f"{kind}-{number:08}", FIRST_AT + timedelta(seconds=number), last)
         last = copy.last
         yield copy
 
@@ -161,7 +168,12 @@ def _insert(journal: sqlite3.Connection, batch: list[Copy]) -> None:
     journal.execute("COMMIT")
 
 
-def _require_valid(url: str, keys: list[str]) -> None:
+def require_valid(url: str, keys: list[str]) -> None:
+    """Verify a sample.
+
+    Raises:
+        BenchmarkFailed: one of these actions is not valid.
+    """
     with Receipts.open(url) as reader:
         for key in keys:
             if not (found := reader.verify(key)).valid:

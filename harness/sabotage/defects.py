@@ -10,7 +10,13 @@ RULES = tuple(f"rule {number}" for number in range(1, 8))
 BURN, HORIZON = "burn", "horizon"
 """The two ways of closing the door."""
 
-PROMISES = (*INVARIANTS, *RULES, BURN, HORIZON)
+FOLLOWERS = "followers"
+"""Whoever follows the log misses nothing, and sees nothing twice."""
+
+SERVICE = "service"
+"""Nodes that recover share the work, a pass is bounded, and what the living are at work on is left to them."""
+
+PROMISES = (*INVARIANTS, *RULES, BURN, HORIZON, FOLLOWERS, SERVICE)
 """Everything that at least one defect has to break."""
 
 
