@@ -7,12 +7,13 @@ BENCH_LOCK := requirements-bench.lock
 READY := .venv/.ready
 BENCH_READY := .venv/.ready-bench
 BIN := .venv/bin
+MUTATION := .venv-mutation
 # Two workers: a test that kills processes wants a processor of its own. `make test WORKERS=0` runs in one process.
 WORKERS ?= 2
 TESTS ?= tests
 ARGS ?=
 
-.PHONY: help demo test lint format generate bench long soak crash-test sabotage audit provider-check lock clean
+.PHONY: help demo test lint format generate bench long soak crash-test sabotage mutation audit provider-check lock clean
 
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-24s %s\n", $$1, $$2}'
@@ -53,6 +54,10 @@ crash-test: $(READY) ## Play random crash schedules over every profile
 sabotage: $(READY) ## Break each invariant and rule on purpose, in a copy, and see that a test goes red
 	$(BIN)/python -m harness.sabotage $(ARGS)
 
+mutation: $(MUTATION)/.ready ## Mutate the domain, and list what no unit or contract test catches (takes an hour)
+	PATH="$(CURDIR)/$(MUTATION)/bin:$$PATH" mutmut run --max-children 1 $(ARGS)
+	$(MUTATION)/bin/mutmut results
+
 audit: $(READY) ## Read the results and the provider's ledger again, independently
 	$(BIN)/python -m harness.audit $(ARGS)
 
@@ -66,7 +71,7 @@ lock: ## Resolve the dependencies again (needs uv); the files carry hashes and n
 	$(COMPILE) --extra bench --constraints $(LOCK) --output-file $(BENCH_LOCK)
 
 clean: ## Remove the environment and everything that was generated
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov
+	rm -rf .venv $(MUTATION) mutants build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis .coverage htmlcov
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The project itself goes in last, editable: --no-deps because the lock has them, --no-build-isolation because
@@ -99,4 +104,12 @@ $(BENCH_READY): $(BENCH_LOCK) $(READY)
 	  $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null && \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(BENCH_LOCK); \
 	fi
+	@touch $@
+
+# An environment of its own: nothing else uses mutmut, so what it needs is not in the lock.
+$(MUTATION)/.ready: $(LOCK)
+	@echo "Making $(MUTATION) (once; again when the lock changes)"
+	@$(PYTHON) -m venv --clear $(MUTATION)
+	@$(MUTATION)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r $(LOCK)
+	@$(MUTATION)/bin/python -m pip install --quiet --disable-pip-version-check mutmut==3.8.1
 	@touch $@

@@ -22,6 +22,9 @@ from interlock.testing import PROFILES, CrashTest, CrashTestFailure, Report, Sim
 BATCH = 250
 """How many schedules a process plays before it reports."""
 
+FEW = 10
+"""How many schedules of one profile are played before it is another's turn, where the first failure is waited for."""
+
 _BAR = 40
 
 
@@ -63,16 +66,32 @@ def play(batch: Batch) -> Played:
         return Played(batch, Report(), str(failure))
 
 
-def batches(schedules: int, seed: int, database: str | None = None) -> list[Batch]:
+def batches(schedules: int, seed: int, database: str | None = None, size: int = BATCH) -> list[Batch]:
     """Share the schedules out among the profiles, so that all of them come up early."""
     each, more = divmod(schedules, len(PROFILES))
     wanted = {name: each + (number < more) for number, name in enumerate(PROFILES)}
     return [
-        Batch(name, seed + done, min(BATCH, count - done), database)
-        for done in range(0, each + 1, BATCH)
+        Batch(name, seed + done, min(size, count - done), database)
+        for done in range(0, each + 1, size)
         for name, count in wanted.items()
         if done < count
     ]
+
+
+def until_found(schedules: int, seed: int) -> int | None:
+    """Return how many schedules, of all profiles in turn, it took to find something; None where that many found nothing."""
+    played = 0
+
+    def count(_done: int) -> None:
+        nonlocal played
+        played += 1
+
+    for batch in batches(schedules, seed, size=FEW):
+        try:
+            simulated(PROFILES[batch.profile]).run(batch.schedules, seed=batch.seed, progress=count)
+        except CrashTestFailure:
+            return played + 1
+    return None
 
 
 def run(schedules: int, seed: int, processes: int, database: str | None = None) -> tuple[dict[str, Report], list[Played]]:
@@ -111,7 +130,11 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--journal", type=JournalKind, choices=list(JournalKind), default=JournalKind.SQLITE)
     parser.add_argument("--out", type=Path, help="a Markdown file for the counts")
+    parser.add_argument("--until-found", action="store_true", help="print how many it took to find something, and no counts")
     given = parser.parse_args()
+    if given.until_found:
+        print(until_found(given.schedules, given.seed) or "nothing")
+        return 0
     with journal_database(given.journal, in_memory=True) as database:
         reports, found = run(given.schedules, given.seed, given.processes, database)
     page = table(reports, found, given.seed)

@@ -116,13 +116,13 @@ class Link:
         finally:
             for task in (*tasks, leave):
                 task.cancel()
-            await asyncio.gather(*tasks, leave, return_exceptions=True)
             for _, writer in (client, server):
-                await close(writer, reset=self._cut.is_set())
+                close(writer, reset=self._cut.is_set())
+            await asyncio.gather(*tasks, leave, client[1].wait_closed(), server[1].wait_closed(), return_exceptions=True)
 
     async def _leave(self, client: asyncio.StreamWriter) -> None:
         await self._deserted.wait()
-        await close(client, reset=True)
+        close(client, reset=True)
 
     async def _pump(self, direction: Direction, source: asyncio.StreamReader, sink: asyncio.StreamWriter) -> None:
         with suppress(OSError):
@@ -234,11 +234,13 @@ class Proxy:
 
     async def _end(self) -> None:
         self._server.close()
+        self._accepts = False
         for link in self._links:
             link.cut()
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # the loop closes the sockets in its next round
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -249,7 +251,7 @@ class Proxy:
         except asyncio.CancelledError:
             pass  # the proxy is being closed
         finally:
-            await close(writer, reset=True)
+            close(writer, reset=True)
             self._tasks.discard(task)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -314,8 +316,8 @@ class CutAtByte:
         return passing
 
 
-async def close(writer: asyncio.StreamWriter, *, reset: bool = False) -> None:
-    """Close a connection, and wait until it is; a reset drops what was not delivered yet."""
+def close(writer: asyncio.StreamWriter, *, reset: bool = False) -> None:
+    """Close a connection; a reset drops what was not delivered yet."""
     sock: socket.socket | None = writer.get_extra_info("socket")
     if reset:
         if sock is not None and sock.family != socket.AF_UNIX:
@@ -323,5 +325,3 @@ async def close(writer: asyncio.StreamWriter, *, reset: bool = False) -> None:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
         writer.transport.abort()
     writer.close()
-    with suppress(OSError):
-        await writer.wait_closed()

@@ -81,7 +81,7 @@ def _require_deadline_inside_claim(target: AnyTarget, config: GateConfig) -> Non
 
 def _renew_all_after_fork() -> None:
     for driver in list(_assembled):
-        if not driver.closing.is_set():
+        if not driver.is_shut:  # one that was stopped still has its lock
             driver.renew_after_fork()
 
 

@@ -32,7 +32,7 @@ from interlock.infrastructure.journal import Journal
 from interlock.infrastructure.locks import Locks
 from interlock.requests import LetGo, Pause
 
-GIVEN_UP = "it was given up at its deadline"
+GIVEN_UP = "it was given up at its deadline, or by its client"
 
 A = ParamSpec("A")
 R = TypeVar("R")
@@ -122,7 +122,7 @@ class AsyncDriver(Performer):
         with self.at_work.run() as run:
             thread = self._begin(run, steps, part)
             try:
-                while not isinstance(step := await asyncio.wrap_future(thread), _Ended):
+                while not isinstance(step := await _result_of(thread), _Ended):
                     thread = self._submit(steps.go_on, await _answer(part, step))
                 return step.result
             finally:
@@ -215,6 +215,10 @@ class AsyncDriver(Performer):
             async with asyncio.timeout(READ_DEADLINE_S):
                 now = await target.observe(premise.subject)
             return self._judge(premise, now, request)
+        except asyncio.CancelledError as error:
+            if _is_cancelled():
+                raise
+            return self._unreadable(premise, error)
         except Exception as error:  # noqa: BLE001 - a failed read, of whatever kind, is unreadable
             return self._unreadable(premise, error)
 
@@ -277,12 +281,36 @@ async def _answer(part: Generator[Request[Any], Any, Any], awaited: Awaited) -> 
     return partial(part.send, answer)
 
 
+async def _result_of(thread: Future[R]) -> R:
+    """Await what a thread comes to. Cancelling the await takes nothing back: it may be about to write an answer down."""
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def tell(_: Future[R]) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            loop.call_soon_threadsafe(ended.set)
+
+    thread.add_done_callback(tell)
+    await ended.wait()
+    return thread.result()
+
+
+def _is_cancelled() -> bool:
+    """Whether it is the present task that is cancelled, and not one that a target waits for."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 async def _within(deadline: WallDeadline, ask: Callable[[], Coroutine[Any, Any, R]], otherwise: R) -> R:
     """Await an answer until the deadline."""
-    with suppress(TimeoutError):
+    try:
         async with asyncio.timeout(deadline.remaining_s()):
             return await ask()
-    return otherwise
+    except TimeoutError:
+        return otherwise
+    except asyncio.CancelledError:
+        if _is_cancelled():
+            raise
+        return otherwise
 
 
 async def _send_within(deadline: WallDeadline, ask: Callable[[], Coroutine[Any, Any, SendAnswer]]) -> SendAnswer:

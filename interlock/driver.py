@@ -126,6 +126,7 @@ class Performer:
         self.clock = clock
         self.config = config
         self.closing = threading.Event()
+        self.is_shut = False
         self.at_work = AtWork()
         self._performed_by: Mapping[type[Request[Any]], Callable[[Any], Any]] = {
             requests.Now: self._now,
@@ -159,6 +160,7 @@ class Performer:
         self.stop()
         self.locks.release()
         self.journal.close()
+        self.is_shut = True
 
     def renew_after_fork(self) -> None:
         """Become another holder in a forked child."""
@@ -289,7 +291,7 @@ class Performer:
         purpose = Purpose(request.action_id, request.intent.effect, request.intent.references)
         return judge_premise(premise, now, self.registry.policies[premise.policy], purpose)
 
-    def _unreadable(self, premise: Premise, error: Exception) -> PremiseReading:
+    def _unreadable(self, premise: Premise, error: BaseException) -> PremiseReading:
         return unreadable(premise, type(error).__qualname__, self.clock.now())
 
 

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from interlock.domain.action import GatedAction
 from interlock.domain.cursors import START, Cursor
+from interlock.domain.effects import MAX_SAFE_INTEGER
 from interlock.domain.summary import IN_FLIGHT, ActionSummary
 from interlock.errors import InvalidInput, JournalCorrupt, UnknownAction
 from interlock.infrastructure.clock import Clock
@@ -22,6 +23,9 @@ from interlock.projections.receipts import Receipt, receipt_of, unreadable_recei
 from interlock.projections.verification import Verification, verify_journal
 
 MAX_PAGE = 500
+_NO_PLACE = 2**63
+"""Positions and transactions are counted in 64 bits."""
+
 STATUSES = ("COMMITTED", "REFUSED", "AMBIGUOUS", IN_FLIGHT)
 
 
@@ -118,20 +122,20 @@ class JournalReader:
             after: `next_page` of the page before.
 
         Raises:
-            InvalidInput: an unknown status, a limit out of range, a time without a zone, or an `after` that no page gave.
+            InvalidInput: an unknown status, a limit or an amount out of range, a time without a zone, text that is not printable,
+                or an `after` that no page gave.
         """
         if status is not None and status not in STATUSES:
             raise InvalidInput(f"status must be one of {', '.join(STATUSES)}, not {status!r}")
-        if not 1 <= limit <= MAX_PAGE:
-            raise InvalidInput(f"limit must be 1 to {MAX_PAGE}")
+        _require_limit(limit)
         conditions = SummaryFilter(
             status=status,
-            approval_id=approval,
-            target=target,
+            approval_id=_text("approval", approval),
+            target=_text("target", target),
             intended_from=_utc("since", since),
             intended_until=_utc("until", until),
-            min_amount_minor=min_amount_minor,
-            max_amount_minor=max_amount_minor,
+            min_amount_minor=_amount("min_amount_minor", min_amount_minor),
+            max_amount_minor=_amount("max_amount_minor", max_amount_minor),
         )
         rows = self._journal.summaries(conditions, limit=limit + 1, after=_cursor(after))
         page = rows[:limit]
@@ -144,8 +148,12 @@ class JournalReader:
         claim has run out, so that nobody is at work on them.
 
         Args:
-            limit: how many of each kind at the most.
+            limit: how many of each kind at the most, 1 to 500.
+
+        Raises:
+            InvalidInput: a limit out of range.
         """
+        _require_limit(limit)
         marked = self._journal.summaries(SummaryFilter(attention=True), limit=limit)
         now = self._clock.now()
         flying = self._journal.summaries(SummaryFilter(status=IN_FLIGHT), limit=limit, newest_first=False)
@@ -238,11 +246,35 @@ def _utc(name: str, at: datetime | None) -> datetime | None:
         return None
     if at.utcoffset() is None:
         raise InvalidInput(f"{name} needs a time zone")
-    return at.astimezone(UTC)
+    try:
+        return at.astimezone(UTC)
+    except OverflowError:
+        raise InvalidInput(f"{name} is before or after all times in UTC") from None
+
+
+def _require_limit(limit: int) -> None:
+    if not 1 <= limit <= MAX_PAGE:
+        raise InvalidInput(f"limit must be 1 to {MAX_PAGE}")
+
+
+def _text(name: str, value: str | None) -> str | None:
+    """Return the text, unless it is one that no row holds, and that not every database can be asked for."""
+    if value is not None and not value.isprintable():
+        raise InvalidInput(f"{name} must be printable")
+    return value
+
+
+def _amount(name: str, value: int | None) -> int | None:
+    if value is not None and abs(value) > MAX_SAFE_INTEGER:
+        raise InvalidInput(f"{name} is larger than any amount, {MAX_SAFE_INTEGER}")
+    return value
 
 
 def _place(after: Cursor | str) -> Cursor:
-    return Cursor.parse(after) if isinstance(after, str) else after
+    place = Cursor.parse(after) if isinstance(after, str) else after
+    if not (0 <= place.order < _NO_PLACE and 0 <= place.arrival < _NO_PLACE):
+        raise InvalidInput(f"{str(place)!r} is no cursor of a follower; nothing was read")
+    return place
 
 
 def _cursor(after: str | None) -> str | None:

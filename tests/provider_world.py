@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum, StrEnum, auto
 from pathlib import Path
 from typing import Any, Self, TypeVar
@@ -40,32 +40,24 @@ from interlock.domain.answers import (
 from interlock.domain.effects import DataclassCodec, Effect, Money
 from interlock.domain.endings import Pending
 from interlock.domain.ports import ApprovalSource, Deadline, ExternalTerms, Target
-from interlock.domain.premises import Change, ChangeKind, Facts, Judgement, Premise, Purpose, facts_text
+from interlock.domain.premises import Facts, Premise, facts_text
 from interlock.domain.profiles import CapabilityProfile
 from interlock.domain.requests import Protocol, Request
 from interlock.outcomes import outcome_of
+from interlock.testing import provider as kit
+from interlock.testing import world as kit_world
 from tests.gates import after, drive, open_gate
 from tests.journals import present
 
 R = TypeVar("R")
 
-START = datetime(2026, 3, 1, 12, tzinfo=UTC)
+WorldClock = kit_world.WorldClock
+START = kit_world.START
 HOUR_S = 3600.0
-DAY_S = 24 * HOUR_S
+DAY_S = kit.DAY_S
+CURRENCY = kit.CURRENCY
 SUBJECT = "acct_1"
 AMOUNT = 2000
-CURRENCY = "usd"
-
-
-class WorldClock:
-    """The world's time. It stands still until somebody moves it."""
-
-    def __init__(self) -> None:
-        self.at = START
-
-    def now(self) -> datetime:
-        """Return the time, in UTC."""
-        return self.at
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,41 +157,11 @@ class _Key:
     busy_until: datetime | None = None
 
 
-@dataclass(slots=True)
-class _Later:
-    at: datetime
-    do: Callable[[], None]
-
-
-class OwnIsNoChange:
-    """The world's premise policy: all four kinds of change."""
-
-    name = "own-is-no-change"
-    version = 1
-
-    def judge(self, decided: Facts, now: Facts, purpose: Purpose) -> Judgement:
-        """Sort each new entry, and any change of state."""
-        before = {entry["reference"] for entry in decided["entries"]}
-        changes = [self._sorted(entry, purpose) for entry in now["entries"] if entry["reference"] not in before]
-        if now["state"] != decided["state"]:
-            changes.append(Change(ChangeKind.CONFLICTING, f"the account is {now['state']}"))
-        refuses = any(change.kind in (ChangeKind.CONFLICTING, ChangeKind.DUPLICATE) for change in changes)
-        return Judgement(tuple(changes), "decide again on the account as it is now" if refuses else "")
-
-    @staticmethod
-    def _sorted(entry: dict[str, Any], purpose: Purpose) -> Change:
-        if entry["action_id"] == purpose.action_id.hex:
-            return Change(ChangeKind.OWN, "our own")
-        if entry["case"] in purpose.references:
-            return Change(ChangeKind.DUPLICATE, f"{entry['reference']} did the same by hand")
-        return Change(ChangeKind.COMPATIBLE, f"{entry['reference']} took {entry['amount_minor']}")
-
-
 class World(Target[Transfer]):
     """The provider. What it can do is its profile; what it did is its ledger."""
 
     codec = DataclassCodec(Transfer)
-    policy = OwnIsNoChange()
+    policy = kit.AccountPremises()
 
     def __init__(self, profile: CapabilityProfile, name: str = "world") -> None:
         self.name = name
@@ -216,20 +178,13 @@ class World(Target[Transfer]):
         self.lookups = 0
         self.replays = True
         self._keys: dict[str, _Key] = {}
-        self._later: list[_Later] = []
-        self._roll_at_s = profile.roll_forward_s if profile.roll_forward_s is not None else 40 * DAY_S
+        self._roll_at_s = profile.roll_forward_s if profile.roll_forward_s is not None else kit.UNSTATED_ROLL_FORWARD_S
 
     # --- what tests do to it
 
     def advance(self, seconds: float) -> None:
         """Move the time on; what was on its way arrives, and what the provider works on ends, in order."""
-        until = self.clock.at + timedelta(seconds=seconds)
-        while due := sorted((later for later in self._later if later.at <= until), key=lambda later: later.at):
-            first = due[0]
-            self._later.remove(first)
-            self.clock.at = max(self.clock.at, first.at)
-            first.do()
-        self.clock.at = until
+        self.clock.advance(seconds)
 
     def settle(self) -> None:
         """Let everything happen that can still happen, however late."""
@@ -297,7 +252,7 @@ class World(Target[Transfer]):
                 raise ConnectionResetError
             case SendFault.LATE:
                 late_s = self.profile.send_deadline_s + self.profile.kernel_s + self.profile.settle_s - 1
-                self._at(late_s, lambda: self._arrive(action_id, idempotency_key, body, None))
+                self.clock.later(late_s, lambda: self._arrive(action_id, idempotency_key, body, None))
                 return Unknown("timed out")
         answer = self._arrive(action_id, idempotency_key, body, fault)
         if fault is SendFault.RAISES_WITH_EFFECT:
@@ -338,9 +293,6 @@ class World(Target[Transfer]):
         return CannotTell("the answer was lost") if fault is BurnFault.LOST_ANSWER else answer
 
     # --- inside
-
-    def _at(self, seconds: float, do: Callable[[], object]) -> None:
-        self._later.append(_Later(self.clock.now() + timedelta(seconds=seconds), lambda: (do(), None)[1]))
 
     def _key(self, idempotency_key: str) -> _Key | None:
         key = self._keys.get(idempotency_key)
@@ -394,7 +346,7 @@ class World(Target[Transfer]):
         def finish() -> None:
             record.answer = self._carry_out(action_id, body, None)
 
-        self._at(self.profile.settle_s - 1, finish)
+        self.clock.later(self.profile.settle_s - 1, finish)
 
     def _carry_out(self, action_id: UUID, body: Transfer, fault: SendFault | None) -> SendAnswer:
         def enter(amount_minor: int = body.amount_minor) -> Entry:
@@ -404,7 +356,7 @@ class World(Target[Transfer]):
             case SendFault.HANGS if self.profile.dedupes:
                 return Unknown("working")
             case SendFault.HANGS:
-                self._at(self.profile.settle_s - 1, enter)
+                self.clock.later(self.profile.settle_s - 1, enter)
                 return Unknown("working")
             case SendFault.FAILS:
                 return Unknown("500")
@@ -412,7 +364,7 @@ class World(Target[Transfer]):
                 enter()
                 return Unknown("500")
             case SendFault.FAILS_AND_ROLLS_FORWARD:
-                self._at(max(0.0, self._roll_at_s - 1), enter)
+                self.clock.later(max(0.0, self._roll_at_s - 1), enter)
                 return Unknown("500")
             case SendFault.DECLINES | SendFault.DECLINES_UNSAVED | SendFault.LOST_DECLINE:
                 return Declined("insufficient", "there is not enough left")
@@ -462,30 +414,8 @@ class Table:
 
 # --- profiles
 
-_FAST = CapabilityProfile(send_deadline_s=10, kernel_s=5, settle_s=5, dedupe_margin_s=600, roll_forward_s=0)
-_KEYS = replace(_FAST, dedupe_window_s=DAY_S)
-
-PROFILES: dict[str, CapabilityProfile] = {
-    "nothing": replace(_FAST, roll_forward_s=None),
-    "nothing-known-to-end": _FAST,
-    "keys": _KEYS,
-    "keys-stored-failures": replace(_KEYS, stores_failures=True),
-    "keys-stored-failures-roll-unknown": replace(_KEYS, stores_failures=True, roll_forward_s=None),
-    "keys-burn": replace(_KEYS, stores_failures=True, burns=True),
-    "keys-burn-roll-unknown": replace(_KEYS, stores_failures=True, burns=True, roll_forward_s=None),
-    "lookup": replace(_FAST, lookup_staleness_s=0),
-    "lookup-stale-roll-known": replace(_FAST, lookup_staleness_s=30, roll_forward_s=120),
-    "lookup-roll-unknown": replace(_FAST, lookup_staleness_s=0, roll_forward_s=None),
-    "keys-lookup": replace(_KEYS, lookup_staleness_s=0, stores_failures=True),
-    "keys-lookup-stale-roll-known": replace(_KEYS, lookup_staleness_s=30, stores_failures=True, roll_forward_s=120),
-    "keys-lookup-roll-unknown": replace(_KEYS, lookup_staleness_s=0, stores_failures=True, roll_forward_s=None),
-    "keys-lookup-burn": replace(_KEYS, lookup_staleness_s=0, stores_failures=True, burns=True),
-    "keys-lookup-burn-roll-unknown": replace(_KEYS, lookup_staleness_s=0, stores_failures=True, burns=True, roll_forward_s=None),
-    "keys-lookup-stale-burn-roll-known": replace(
-        _KEYS, lookup_staleness_s=30, stores_failures=True, burns=True, roll_forward_s=120
-    ),
-}
-"""Named by what the provider has; failures can't roll forward unless the name says so."""
+PROFILES: dict[str, CapabilityProfile] = {name: replace(profile, kernel_s=5) for name, profile in kit.PROFILES.items()}
+"""The crash kit's, with a kernel that gives up sooner, so that more happens within a claim."""
 
 
 # --- gates that crash

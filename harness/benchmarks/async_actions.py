@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from time import perf_counter_ns
@@ -28,27 +27,29 @@ def measure_async(*, quick: bool) -> list[Measure]:
 
 
 async def _compare(journal: str, url: str, rounds: int) -> Measure:
-    awaited: list[list[int]] = []
     called: list[list[int]] = []
+    awaited: list[list[int]] = []
     with Gate.open(url, targets=[null.null_target]) as gate:
         async with AsyncGate.open(url, targets=[null.null_target]) as async_gate:
             for turn in range(rounds + 1):
-                first, second = ([f"{kind}-{turn}-{i}" for i in range(_ACTIONS)] for kind in ("sync", "async"))
-                for name in (*first, *second):
+                names = [f"case-{turn}-{i}" for i in range(2 * _ACTIONS)]
+                for name in names:
                     null.grant(gate, name)
-                called.append(timed_ns([partial(null.fire, gate, name) for name in first]))
-                awaited.append(await _awaited_ns(async_gate, second))
+                # One of each in turn: a disk is slow for a while, and then quick for a while.
+                pairs = [
+                    (timed_ns([partial(null.fire, gate, one)]), await _awaited_ns(async_gate, other))
+                    for one, other in zip(names[::2], names[1::2], strict=True)
+                ]
+                called.append([ns for durations, _ in pairs for ns in durations])
+                awaited.append([ns for _, ns in pairs])
     # The first round warms up.
     us, base_us = quiet_median_us(awaited[1:]), quiet_median_us(called[1:])
     return ratio("async", f"{journal}, one after the other, median", us, base_us, limit=None, base="for Gate")
 
 
-async def _awaited_ns(gate: AsyncGate, names: Sequence[str]) -> list[int]:
-    durations: list[int] = []
-    for name in names:
-        started = perf_counter_ns()
-        outcome = await gate.fire(name, null.refund(), approval=name)
-        if not isinstance(outcome, Committed) or outcome.receipt.key != name:
-            raise BenchmarkFailed(f"{name} ended as {type(outcome).__name__}, not as Committed")
-        durations.append(perf_counter_ns() - started)
-    return durations
+async def _awaited_ns(gate: AsyncGate, name: str) -> int:
+    started = perf_counter_ns()
+    outcome = await gate.fire(name, null.refund(), approval=name)
+    if not isinstance(outcome, Committed) or outcome.receipt.key != name:
+        raise BenchmarkFailed(f"{name} ended as {type(outcome).__name__}, not as Committed")
+    return perf_counter_ns() - started

@@ -1,6 +1,6 @@
 """Throughput on PostgreSQL, and the time per action at half of it, against raw commits, stock recorders and other engines.
 
-Everything runs in one crew, on one server (Temporal on its own), in turn. Writers are threads of four processes.
+Everything runs in one crew, on one server (Temporal on its own), in turn. Writers are threads, of a process for each processor.
 """
 
 from __future__ import annotations

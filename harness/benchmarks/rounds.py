@@ -112,5 +112,5 @@ def writers_in_words(writers: int) -> str:
     """Return how many writers there are, and how they are spread."""
     if writers == 1:
         return "1 writer"
-    threads = writers // PROCESSES
-    return f"{writers} writers ({PROCESSES} processes" + (f" of {threads} threads)" if threads > 1 else ")")
+    threads = -(-writers // PROCESSES)
+    return f"{writers} writers ({PROCESSES} process{'es' if PROCESSES > 1 else ''} of {threads} threads)"

@@ -54,8 +54,8 @@ class _End:
             self._waiting += self._messages.feed(self._direction, data)
         return self._waiting.pop(0)
 
-    async def close(self) -> None:
-        await close(self.writer, reset=True)
+    def close(self) -> None:
+        close(self.writer, reset=True)
 
 
 class Pooler:
@@ -101,7 +101,8 @@ class Pooler:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         for session in self._free:
-            await session.close()
+            session.close()
+        await asyncio.sleep(0)  # the loop closes the sockets in its next round
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -111,7 +112,7 @@ class Pooler:
             with suppress(EOFError, OSError, asyncio.CancelledError):
                 await self._serve(_End(reader, writer, Direction.TO_SERVER))
         finally:
-            await close(writer)
+            close(writer)
             self._tasks.discard(task)
 
     async def _serve(self, client: _End) -> None:
@@ -129,7 +130,7 @@ class Pooler:
                 idle = await self._carry_out(batch, session, client)
         finally:
             if session is not None:
-                await session.close()
+                session.close()
 
     async def _take(self, start: bytes) -> _End:
         """Return the session that became free last, or a new one."""

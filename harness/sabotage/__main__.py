@@ -1,4 +1,4 @@
-"""`python -m harness.sabotage [--only NAME]... [--out FILE]`: put in each defect, and see that a test goes red."""
+"""`python -m harness.sabotage [--only NAME]... [--schedules N] [--out FILE]`: put in each defect, and see a test go red."""
 
 from __future__ import annotations
 
@@ -16,13 +16,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m harness.sabotage", description="Put in each defect, and see a test go red.")
     parser.add_argument("--only", action="append", choices=[one.name for one in CATALOGUE], help="this defect; may be repeated")
     parser.add_argument("--out", type=Path, help="write the table to this file, such as results/sabotage.md")
+    parser.add_argument("--schedules", type=int, default=0, help="also play up to so many random schedules of the crash kit each")
     given = parser.parse_args(arguments)
     chosen = [one for one in CATALOGUE if not given.only or one.name in given.only]
     runs: list[runner.Run] = []
     try:
         control = runner.run_without_defect(chosen)
         print(report.line(control), flush=True)
-        for run in runner.run_with(chosen):
+        for run in runner.run_with(chosen, given.schedules):
             print(report.line(run), flush=True)
             runs.append(run)
     except (StaleCatalogueError, runner.NotRunError) as error:

@@ -155,11 +155,11 @@ _PREMISES = (
         name="premises-not-read-again-on-recovery",
         breaks=("I4",),
         file=_RECOVERY,
-        old="    checked = yield from check(action.id, action.intent)\n    if isinstance(seen, Found):\n",
+        old="        return seen\n    checked = yield from check(action.id, action.intent)\n",
         new=lines(
+            "        return seen",
             "    checked = yield from check(action.id, action.intent)",
             "    checked = replace(checked, checks=replace(checked.checks, premises=action.last_dispatch.checks.premises))",
-            "    if isinstance(seen, Found):",
             "",
         ),
         tests=(_INVARIANTS_TEST,),

@@ -42,9 +42,9 @@ DEFECTS: tuple[Defect, ...] = (
         breaks=("rule 2",),
         file=_RECOVERY,
         old=lines(
-            "    found = yield from _look_again(action, sender, doubt, checked)",
-            "    if found is not None:",
-            "        return found",
+            "    seen = yield from _look_or_end(action, sender, doubt, checked)",
+            "    if not isinstance(seen, Sight):",
+            "        return seen",
             "    if not row.refuses:",
         ),
         new="    if not row.refuses:",

@@ -12,7 +12,8 @@ import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from harness.sabotage.defects import Defect
@@ -22,8 +23,11 @@ ROOT = Path(__file__).resolve().parents[2]
 _COPIED = ("interlock", "tests", "harness")
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
 _AT_ONCE = 2
-_TEST_TIMEOUT_S = 30
-_RUN_TIMEOUT_S = 300
+_IN_THE_CRASH_KIT = ("interlock/domain/", "interlock/driver.py", "interlock/infrastructure/")
+"""What the crash kit drives as it is; it has a provider of its own, and reads the journal through nothing else."""
+_TEST_TIMEOUT_S = 60
+_RUN_TIMEOUT_S = 600
+_CONTROL_TIMEOUT_S = 3600
 _PASSED, _FAILED = 0, 1
 """pytest's exit codes; any other means that the tests could not be run."""
 
@@ -41,12 +45,15 @@ class Run:
         red: the test that failed first; None where none did.
         tests: how many were run, that one included.
         seconds: how long it took, the start of pytest included.
+        schedules: how many random schedules of the crash kit it took, over all profiles; None where they were not played, or
+            found nothing.
     """
 
     defect: Defect | None
     red: str | None
     tests: int
     seconds: float
+    schedules: int | None = None
 
     @property
     def survived(self) -> bool:
@@ -62,21 +69,25 @@ def run_without_defect(defects: Sequence[Defect]) -> Run:
     """
     files = sorted({test for defect in defects for test in defect.tests})
     with copy_of_repository() as root:
-        run = _run(root, None, files)
+        run = _run(root, None, files, _CONTROL_TIMEOUT_S)
     if run.red is not None:
         raise NotRunError(f"{run.red} fails without any defect: make the tests green first")
     return run
 
 
-def run_with(defects: Sequence[Defect]) -> Iterator[Run]:
+def run_with(defects: Sequence[Defect], schedules: int = 0) -> Iterator[Run]:
     """Run the tests of each defect on a copy that has it, two copies at once; yield the runs in order.
+
+    Args:
+        defects: which.
+        schedules: how many random schedules to play at most, where the crash kit can see the defect at all.
 
     Raises:
         StaleCatalogueError: a defect does not fit the code.
         NotRunError: the tests could not be run.
     """
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        yield from pool.map(_run_with, defects)
+        yield from pool.map(partial(_run_with, schedules=schedules), defects)
 
 
 @contextmanager
@@ -90,13 +101,25 @@ def copy_of_repository() -> Iterator[Path]:
         yield root
 
 
-def _run_with(defect: Defect) -> Run:
+def _run_with(defect: Defect, schedules: int) -> Run:
     with copy_of_repository() as root:
         defect.apply(root)
-        return _run(root, defect, defect.tests)
+        run = _run(root, defect, defect.tests)
+        if schedules and defect.file.startswith(_IN_THE_CRASH_KIT):
+            run = replace(run, schedules=_schedules_until_found(root, schedules))
+        return run
 
 
-def _run(root: Path, defect: Defect | None, files: Sequence[str]) -> Run:
+def _schedules_until_found(root: Path, schedules: int) -> int | None:
+    command = [sys.executable, "-m", "harness.crash_test", "--until-found", "--schedules", str(schedules)]
+    environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)
+    # A defect can also break the crash test itself, at once.
+    said = done.stdout.strip() if done.returncode == 0 else "1"
+    return int(said) if said.isdecimal() else None
+
+
+def _run(root: Path, defect: Defect | None, files: Sequence[str], timeout_s: float = _RUN_TIMEOUT_S) -> Run:
     # Nothing of a pytest, or of a coverage, that this runs under.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("PYTEST_", "COV"))}
     environment = {**inherited, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
@@ -106,11 +129,9 @@ def _run(root: Path, defect: Defect | None, files: Sequence[str]) -> Run:
     command = [sys.executable, "-m", "pytest", *options, *files]
     started = time.monotonic()
     try:
-        done = subprocess.run(
-            command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=_RUN_TIMEOUT_S
-        )
+        done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False, timeout=timeout_s)
     except subprocess.TimeoutExpired as error:
-        raise NotRunError(f"{_name(defect)}: the tests did not end within {_RUN_TIMEOUT_S} s") from error
+        raise NotRunError(f"{_name(defect)}: the tests did not end within {timeout_s:g} s") from error
     seconds = time.monotonic() - started
     cases = list(ET.parse(report).getroot().iter("testcase")) if report.exists() else []  # noqa: S314 - pytest wrote it
     failed = [case for case in cases if case.find("failure") is not None]

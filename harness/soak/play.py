@@ -213,5 +213,4 @@ class _Conductor:
     def _sample(self) -> None:
         for slot in range(IMMORTAL):
             self.samples.take_memory(f"worker {slot}", self.workers[slot].process.pid or 0)
-        self.samples.take_memory("the provider", self._provider.pid or 0)
         self._actions = max(self._actions, self.samples.take_connections(self.url))

@@ -109,12 +109,10 @@ def resolve_doubt(action: GatedAction, sender: Sender, doubt: Doubt) -> Protocol
 def _round(action: GatedAction, sender: Sender, doubt: Doubt) -> Protocol[Step]:
     if doubt.nothing_sent:
         return (yield from _begin_unsent(action, sender, doubt))
-    seen = yield from _look(action, sender)
-    if isinstance(seen, CannotTell):
-        return (yield from pend(action, sender, doubt, PendingReason.SETTLING, f"the lookup failed: {seen.why}"))
+    seen = yield from _look_or_end(action, sender, doubt)
+    if not isinstance(seen, Sight):
+        return seen
     checked = yield from check(action.id, action.intent)
-    if isinstance(seen, Found):
-        return (yield from record_done(action, seen.evidence, Via.RECOVERY_QUERY, checked.checks))
     if checked.unreadable is not None:
         return (yield from pend(action, sender, doubt, PendingReason.SETTLING, checked.unreadable))
     now = yield from Now()
@@ -147,14 +145,15 @@ def _look(action: GatedAction, sender: Sender) -> Protocol[Found | CannotTell | 
     return answer if isinstance(answer, Found | CannotTell) else Sight.ABSENT
 
 
-def _look_again(action: GatedAction, sender: Sender, doubt: Doubt, checked: Checked) -> Protocol[Step | None]:
-    """Ask the lookup that counts: the one after nothing can land any more (rule 2). None: it is not there."""
+def _look_or_end(action: GatedAction, sender: Sender, doubt: Doubt, checked: Checked | None = None) -> Protocol[Step | Sight]:
+    """Look; what is found ends the action, with what was checked, and a lookup that failed is asked again later."""
     seen = yield from _look(action, sender)
     if isinstance(seen, CannotTell):
         return (yield from pend(action, sender, doubt, PendingReason.SETTLING, f"the lookup failed: {seen.why}"))
     if isinstance(seen, Found):
+        checked = checked or (yield from check(action.id, action.intent))
         return (yield from record_done(action, seen.evidence, Via.RECOVERY_QUERY, checked.checks))
-    return None
+    return seen
 
 
 def _behind_closed_door(action: GatedAction, sender: Sender, doubt: Doubt, checked: Checked, row: Row) -> Protocol[Step]:
@@ -162,9 +161,10 @@ def _behind_closed_door(action: GatedAction, sender: Sender, doubt: Doubt, check
     closed = yield from _close_door(action, sender, doubt, checked, by_horizon=row.by_horizon)
     if not isinstance(closed, _Closed):
         return closed
-    found = yield from _look_again(action, sender, doubt, checked)
-    if found is not None:
-        return found
+    # Rule 2: the lookup that counts is the one after nothing can land any more.
+    seen = yield from _look_or_end(action, sender, doubt, checked)
+    if not isinstance(seen, Sight):
+        return seen
     if not row.refuses:
         # I4: the facts may have changed while the door was being closed.
         checked = yield from check(action.id, action.intent)
@@ -250,9 +250,9 @@ def _wait_for_horizon(
         return (yield from pend(action, sender, doubt, PendingReason.SETTLING, words, horizon))
     if sender.profile.may_roll_forward_unbounded:
         # Today's profile counts, and not the one recorded at the send: a corrected figure is better knowledge.
-        found = yield from _look_again(action, sender, doubt, checked)
-        if found is not None:
-            return found
+        seen = yield from _look_or_end(action, sender, doubt, checked)
+        if not isinstance(seen, Sight):
+            return seen
         words = "the provider may still carry a stored failure to its end, and does not say for how long"
         return (yield from record_ambiguity(action, "may_roll_forward", words, checked.checks))
     return _Closed(Door.HORIZON)

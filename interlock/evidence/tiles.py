@@ -128,7 +128,7 @@ def decode_bundle(bundle: Tile, data: bytes) -> tuple[bytes, ...]:
     entries, at = list[bytes](), 0
     while at < len(data):
         end = at + 2 + int.from_bytes(data[at : at + 2], "big")
-        if at + 2 > len(data) or end > len(data) or len(entries) == bundle.width:
+        if end > len(data) or len(entries) == bundle.width:
             raise MalformedEvidence(f"{bundle.path} does not hold {bundle.width} entries")
         entries.append(data[at + 2 : end])
         at = end

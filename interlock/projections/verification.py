@@ -163,6 +163,7 @@ class _Check:
         self.findings: list[Finding] = []
         self.heads: dict[str, tuple[int, bytes]] = {}
         self.aggregates: dict[str, GatedAction | Approval] = {}
+        self.approvals_by_id: dict[str, str] = {}
         self.broken: set[str] = set()
         self.reservations: set[tuple[str, str]] = set()
 
@@ -236,8 +237,8 @@ class _Check:
         try:
             event = log.domain_event(row)
             before = self.aggregates.get(row.aggregate_id)
-            problems = list(_illegal(event, before))
-            self.aggregates[row.aggregate_id] = event.mutate(before)
+            problems = [*_illegal(event, before), *self._overrun(event)]
+            after = self.aggregates[row.aggregate_id] = event.mutate(before)
         except (JournalCorrupt, EventSourcingError, AssertionError) as error:
             self.add(FindingKind.UNREADABLE, _place(row), str(error))
             self.broken.add(row.aggregate_id)
@@ -246,21 +247,31 @@ class _Check:
             self.add(kind, _place(row), words)
         if isinstance(event, Approval.Reserved):
             self.reservations.add((row.aggregate_id, event.action_id))
-        self._cap(row)
+        if isinstance(after, Approval):
+            self.approvals_by_id[after.approval_id] = row.aggregate_id
+            self._cap(row, after)
 
-    def _cap(self, row: LogRow) -> None:
-        approval = self.aggregates[row.aggregate_id]
-        if isinstance(approval, Approval):
-            remaining = approval.remaining_minor()
-            if remaining is not None and remaining < 0:
-                self.add(FindingKind.APPROVAL, _place(row), f"the cap is exceeded by {-remaining}")
+    def _overrun(self, event: Any) -> Iterator[tuple[FindingKind, str]]:
+        """Say where an approval moved between what a send goes by and the send's place in the log (I3)."""
+        if not isinstance(event, GatedAction.Dispatched) or event.purpose is not SendPurpose.EXECUTE:
+            return
+        reading = event.checks.approval
+        place = self.approvals_by_id.get(reading.ref.id)
+        approval = self.aggregates.get(place) if place is not None and place not in self.broken else None
+        if reading.held and isinstance(approval, Approval) and approval.version != reading.version:
+            words = f"it was sent on event {reading.version} of its approval, which had come to event {approval.version}"
+            yield FindingKind.APPROVAL, words
+
+    def _cap(self, row: LogRow, approval: Approval) -> None:
+        remaining = approval.remaining_minor()
+        if remaining is not None and remaining < 0:
+            self.add(FindingKind.APPROVAL, _place(row), f"the cap is exceeded by {-remaining}")
 
     def approvals(self) -> None:
-        by_id = {a.approval_id: key for key, a in self.aggregates.items() if isinstance(a, Approval)}
         for action_id, action in self.aggregates.items():
             if not isinstance(action, GatedAction) or not action.dispatches or action.intent.approval.source is not None:
                 continue
-            approval = by_id.get(action.intent.approval.id, "")
+            approval = self.approvals_by_id.get(action.intent.approval.id, "")
             if (approval, action_id) not in self.reservations:
                 self.add(FindingKind.APPROVAL, f"action {action_id}", "it was dispatched without a reservation")
 
@@ -331,6 +342,8 @@ def _wrong_types(row: LogRow) -> str:
 
 def _illegal(event: Any, before: GatedAction | Approval | None) -> Iterable[tuple[FindingKind, str]]:
     """Say what no gate could have written."""
+    if isinstance(event, Approval.Reserved) and isinstance(before, Approval):
+        yield from _illegal_reservation(event, before)
     if not isinstance(event, GatedAction.Event) or isinstance(before, Approval):
         return
     name, status = type(event).__name__, before.status if before is not None else None
@@ -342,6 +355,16 @@ def _illegal(event: Any, before: GatedAction | Approval | None) -> Iterable[tupl
         yield from _illegal_dispatch(event, before)
     if isinstance(event, GatedAction.Committed) and event.evidence is None and event.via is not Via.RESOLUTION:
         yield FindingKind.LEGALITY, "committed without evidence and without a person"
+
+
+def _illegal_reservation(event: Approval.Reserved, before: Approval) -> Iterable[tuple[FindingKind, str]]:
+    others = {*before.reserved, *before.spent} - {event.action_id}
+    if before.revoked_at is not None:
+        yield FindingKind.APPROVAL, "it was reserved although it had been revoked"
+    if event.timestamp >= before.expires_at:
+        yield FindingKind.APPROVAL, "it was reserved although it had expired"
+    if len(others) >= before.terms.uses:
+        yield FindingKind.APPROVAL, f"it was reserved for more actions than it allows, {before.terms.uses}"
 
 
 def _illegal_dispatch(event: GatedAction.Dispatched, before: GatedAction) -> Iterable[tuple[FindingKind, str]]:

@@ -20,6 +20,7 @@ from interlock.testing.faults import Call as Call
 from interlock.testing.faults import Fault as Fault
 from interlock.testing.faults import JournalFault as JournalFault
 from interlock.testing.faults import Network as Network
+from interlock.testing.instants import Instant as Instant
 from interlock.testing.machine import CrashTest as CrashTest
 from interlock.testing.machine import Report as Report
 from interlock.testing.machine import run_crash_test as run_crash_test
@@ -35,7 +36,6 @@ from interlock.testing.steps import Crash as Crash
 from interlock.testing.steps import Fire as Fire
 from interlock.testing.steps import ForgetKeys as ForgetKeys
 from interlock.testing.steps import GoOn as GoOn
-from interlock.testing.steps import Instant as Instant
 from interlock.testing.steps import LoseLock as LoseLock
 from interlock.testing.steps import PassTime as PassTime
 from interlock.testing.steps import Place as Place

@@ -175,7 +175,7 @@ class Heard:
 class Witness(Protocol):
     """Sees every call to the target under test, before it is made and after it was answered."""
 
-    def about_to_send(self, action_id: UUID, effect: Effect[Any], idempotency_key: str) -> None:
+    def about_to_send(self, action_id: UUID, effect: Effect[Any], idempotency_key: str, left_s: float) -> None:
         """A send is about to be made."""
         ...
 
@@ -235,7 +235,7 @@ class FaultyTarget(Target[Any]):
         left_s = max(0.0, deadline.remaining_s())
         if self._network is not None:
             self._network.left_s = left_s
-        self._witness.about_to_send(action_id, effect, idempotency_key)
+        self._witness.about_to_send(action_id, effect, idempotency_key, left_s)
         fault = self.faults.take(Call.SEND)
 
         def arrive(seconds: float = left_s) -> SendAnswer:

@@ -22,12 +22,14 @@ class Sent:
         action_id: whose it was.
         idempotency_key: under which key.
         at: when, on the world's clock.
+        left_s: how many seconds were left until its deadline.
         answer: what the target said.
     """
 
     action_id: UUID
     idempotency_key: str
     at: datetime
+    left_s: float
     answer: SendAnswer | None = None
 
     @property
@@ -56,9 +58,9 @@ class Honesty:
 
     # --- what is told
 
-    def sending(self, action_id: UUID, idempotency_key: str, at: datetime) -> None:
+    def sending(self, action_id: UUID, idempotency_key: str, at: datetime, left_s: float) -> None:
         """A send is about to be made."""
-        self.sends.append(Sent(action_id, idempotency_key, at))
+        self.sends.append(Sent(action_id, idempotency_key, at, left_s))
 
     def hear(self, heard: Heard) -> None:
         """The target under test has answered."""
@@ -176,10 +178,14 @@ class Honesty:
 
     def _judge_lateness(self, entry: LedgerEntry, sends: list[Sent]) -> None:
         profile = self._profile
+        in_time = [sent for sent in sends if sent.left_s > 0]
+        if not in_time:
+            self._target_lies(f"it was called after its deadline was over, and {entry.reference} was carried out all the same")
+            return
         if profile.roll_forward_s is None:
             return
         allowed_s = profile.send_deadline_s + profile.kernel_s + profile.settle_s + profile.roll_forward_s
-        if entry.at > max(sent.at for sent in sends) + timedelta(seconds=allowed_s):
+        if entry.at > max(sent.at for sent in in_time) + timedelta(seconds=allowed_s):
             self._target_lies(
                 f"it claims that nothing is carried out more than {allowed_s:g} s after a send; {entry.reference} was"
             )

@@ -60,9 +60,9 @@ class Judge:
 
     # --- what it sees: the calls to the target (it is their witness)
 
-    def about_to_send(self, action_id: UUID, effect: Effect[Any], idempotency_key: str) -> None:
+    def about_to_send(self, action_id: UUID, effect: Effect[Any], idempotency_key: str, left_s: float) -> None:
         """I1 and I5: this very send is durable, and it is of the effect that was recorded."""
-        self._honesty.sending(action_id, idempotency_key, self._clock.now())
+        self._honesty.sending(action_id, idempotency_key, self._clock.now(), left_s)
         action = self._journal.load_action(action_id)
         sends = sum(sent.action_id == action_id for sent in self._honesty.sends)
         if sends > len(action.dispatches):

@@ -13,10 +13,11 @@ from typing import Any, Generic, TypeVar
 
 from interlock.domain.effects import Effect
 from interlock.domain.ports import AsyncTarget, Target
+from interlock.testing.drawing import draw_steps
 from interlock.testing.failures import CrashTestFailure
 from interlock.testing.journals import Journals, journals_at
 from interlock.testing.rehearsal import rehearse
-from interlock.testing.schedule import KINDS, as_test, in_words, opening, play
+from interlock.testing.schedule import as_test, in_words, play
 from interlock.testing.stage import Setup, Stage
 from interlock.testing.steps import Step
 from interlock.testing.world import ProviderWorld, WorldClock
@@ -25,8 +26,6 @@ W = TypeVar("W", bound=ProviderWorld)
 T = TypeVar("T", bound=Target[Any] | AsyncTarget[Any])
 
 MAX_STEPS = 20
-IN_DOUBT = 0.6
-"""How many of the drawn schedules begin with an action in doubt, and how often one ends when there is nothing more to happen."""
 
 
 @dataclass
@@ -222,19 +221,6 @@ def run_crash_test(
     """
     crash_test = CrashTest(world=world, target=target, effect=effect, other_effect=other_effect, journal_url=journal_url)
     return crash_test.run(schedules, seed=seed)
-
-
-def draw_steps(stage: Stage[Any, Any], rng: random.Random, max_steps: int) -> Iterator[Step]:
-    """Yield steps that make sense where the stage stands; each has to be played before the next is drawn."""
-    kinds, weights = list(KINDS), list(KINDS.values())
-    yield from opening(stage, rng.choice) if rng.random() < IN_DOUBT else ()
-    for _ in range(rng.randint(2, max_steps)):
-        if stage.at_rest and rng.random() < IN_DOUBT:
-            return
-        step = None
-        while step is None:
-            step = rng.choices(kinds, weights)[0].draw(stage, rng.choice)
-        yield step
 
 
 def simpler(steps: list[Step]) -> Iterator[list[Step]]:

@@ -7,60 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from interlock.domain.premises import ChangeKind
 from interlock.testing.faults import Call, Fault, JournalFault
-from interlock.testing.steps import (
-    AnyStage,
-    Approve,
-    Arm,
-    ArmJournal,
-    ArmProvider,
-    Change,
-    Choose,
-    Crash,
-    Fire,
-    ForgetKeys,
-    GoOn,
-    Instant,
-    LoseLock,
-    PassTime,
-    Place,
-    Reconcile,
-    Recover,
-    Resolve,
-    Revoke,
-    Step,
-    StepBack,
-)
-
-KINDS: dict[type[Step], float] = {
-    Fire: 12,
-    GoOn: 12,
-    Crash: 14,
-    Recover: 6,
-    Arm: 8,
-    PassTime: 5,
-    ArmProvider: 4,
-    ArmJournal: 2,
-    ForgetKeys: 2,
-    Resolve: 6,
-    LoseLock: 1.5,
-    Reconcile: 1,
-    Revoke: 2,
-    Change: 2,
-    StepBack: 0.5,
-    Approve: 0.2,
-}
-"""Every kind of step, and how often it is drawn beside the others: what ends the action's chances rarely."""
-
-
-def opening(stage: AnyStage, choose: Choose) -> list[Step]:
-    """Return steps that leave an action in doubt, which is where most can go wrong."""
-    failing = ArmProvider.draw(stage, choose)
-    fault = choose((Fault.LATE, Fault.LATE, Fault.LOST_ANSWER, Fault.LOST_REQUEST, None))
-    armed: list[Step] = [Arm(Call.SEND, fault)] if fault else []
-    fired = Fire("A", "1", choose((Place("before", "Send"), Place("after", "Send"), None)))
-    if failing is not None and choose((True, False, False)):
-        armed.append(failing)
-    return [*armed, fired, *choose(([Crash("A")], []))]
+from interlock.testing.instants import Instant
+from interlock.testing.steps import AnyStage, Step
 
 
 def play(stage: AnyStage, steps: Iterable[Step]) -> None:

@@ -1,4 +1,4 @@
-"""The crash test as a Hypothesis state machine: one rule for every kind of step."""
+"""The crash test as a Hypothesis state machine: one rule for every kind of step, and for every sequence of steps."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
+from interlock.testing.drawing import KINDS, SEQUENCES, StepSequence
 from interlock.testing.failures import CrashTestFailure
 from interlock.testing.journals import Journals, journals_at
 from interlock.testing.machine import CrashTest
 from interlock.testing.rehearsal import rehearse
-from interlock.testing.schedule import KINDS
 from interlock.testing.stage import Stage
-from interlock.testing.steps import Step
+from interlock.testing.steps import Choose, Step
 
 
 class CrashMachine(RuleBasedStateMachine):
-    """Plays one schedule. Subclasses have the crash test, and a rule for every kind of step."""
+    """Plays one schedule. Subclasses have the crash test, and a rule for every kind of step and every sequence."""
 
     crash_test: CrashTest[Any, Any]
     journals: Journals
@@ -58,7 +58,7 @@ class CrashMachine(RuleBasedStateMachine):
 
 def _rule_of(kind: type[Step]) -> Any:
     def take(self: CrashMachine, data: st.DataObject) -> None:
-        step = kind.draw(self.stage, lambda among: data.draw(st.sampled_from(among)))
+        step = kind.draw(self.stage, _chooser(data))
         assert step is not None, "its precondition holds"
         self.take(step)
 
@@ -66,9 +66,23 @@ def _rule_of(kind: type[Step]) -> Any:
     return precondition(lambda self: self.can_take(kind))(rule(data=st.data())(take))
 
 
+def _rule_of_sequence(sequence: StepSequence) -> Any:
+    def take(self: CrashMachine, data: st.DataObject) -> None:
+        for step in sequence(self.stage, _chooser(data)):
+            self.take(step)
+
+    take.__name__ = sequence.__name__
+    return rule(data=st.data())(take)
+
+
+def _chooser(data: st.DataObject) -> Choose:
+    return lambda among: data.draw(st.sampled_from(among))
+
+
 def machine_of(crash_test: CrashTest[Any, Any], journals: Journals) -> type[CrashMachine]:
     """Return the state machine of a crash test."""
     rules = {f"{kind.__name__}_rule": _rule_of(kind) for kind in KINDS}
+    rules |= {f"{sequence.__name__}_rule": _rule_of_sequence(sequence) for sequence in SEQUENCES}
     return type("CrashSchedule", (CrashMachine,), {"crash_test": crash_test, "journals": journals, **rules})
 
 

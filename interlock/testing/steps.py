@@ -5,14 +5,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
-from enum import StrEnum
+from datetime import timedelta
 from functools import lru_cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from interlock.domain.action import GatedAction, Status
+from interlock.domain.action import Status
 from interlock.domain.premises import ChangeKind
 from interlock.testing.faults import FAULTS_OF, Call, Fault, JournalFault
+from interlock.testing.instants import Instant, when
 from interlock.testing.stage import Stage
 from interlock.testing.world import changes_of, faults_of
 
@@ -42,19 +42,6 @@ class Place:
     def __str__(self) -> str:
         """Return it in plain words."""
         return f"right {self.when} its next {self.request}"
-
-
-class Instant(StrEnum):
-    """An instant that matters, and that time can pass to."""
-
-    ARRIVAL = "the next thing under way happens"
-    RETRY = "the time to ask again"
-    DEADLINE = "the deadline of the last send"
-    CLAIM = "the end of the claim"
-    HORIZON = "the horizon"
-    KEY_MARGIN = "the time when the key no longer counts as deduped"
-    KEY_WINDOW = "the end of the key's window"
-    APPROVAL = "the expiry of the approval"
 
 
 Choices = Sequence[Sequence[Any]]
@@ -91,7 +78,7 @@ class Step(ABC):
                 yield replace(step, **{name: plain})
 
     @classmethod
-    def draw(cls, stage: AnyStage, choose: Choose) -> Step | None:
+    def draw(cls, stage: AnyStage, choose: Choose) -> Self | None:
         """Return a step of this kind that makes sense here; None where there is none."""
         choices = cls.choices(stage)
         return cls(*map(choose, choices)) if all(choices) else None
@@ -280,7 +267,7 @@ class PassTime(Step):
 
     def play(self, stage: AnyStage) -> None:
         """Move the world's clock; what is under way happens meanwhile."""
-        at = _when(stage, self.to)
+        at = when(stage, self.to)
         if at is not None:
             stage.clock.advance_to(at + timedelta(seconds=self.extra_s))
 
@@ -293,7 +280,7 @@ class PassTime(Step):
     @classmethod
     def choices(cls, stage: AnyStage) -> Choices:
         """Any instant that is ahead, and sometimes a second beside it."""
-        return ([instant for instant in Instant if _when(stage, instant) is not None], (0, 0, -1, 1))
+        return ([instant for instant in Instant if when(stage, instant) is not None], (0, 0, -1, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,7 +399,7 @@ class Arm(Step):
         return ([Call.SEND, *(call for call, has in calls.items() if has)],)
 
     @classmethod
-    def draw(cls, stage: AnyStage, choose: Choose) -> Step | None:
+    def draw(cls, stage: AnyStage, choose: Choose) -> Self | None:
         """Return a call, and then a fault of it."""
         call = choose(cls.choices(stage)[0])
         return cls(call, choose(FAULTS_OF[call]), choose((1, 1, 2)))
@@ -532,47 +519,3 @@ def _forgettable(stage: AnyStage) -> bool:
     visible_until = stage.clock.now() - timedelta(seconds=stage.profile.lookup_staleness_s or 0)
     keyed = [entry for entry in stage.honesty.read_ledger() if entry.idempotency_key is not None]
     return bool(keyed) and all(entry.at <= visible_until for entry in keyed)
-
-
-def _when(stage: AnyStage, instant: Instant) -> datetime | None:
-    """Return when in the world the instant is: the next one ahead; None where there is none."""
-    ahead = [at for at in _instants(stage, instant) if at > stage.clock.now()]
-    return min(ahead, default=None)
-
-
-def _instants(stage: AnyStage, instant: Instant) -> Iterator[datetime]:
-    if instant is Instant.ARRIVAL:
-        if stage.clock.next_at is not None:
-            yield stage.clock.next_at
-        return
-    yield from map(stage.gate_clock.in_the_world, _gate_times(stage, instant))
-
-
-def _gate_times(stage: AnyStage, instant: Instant) -> list[datetime]:
-    match instant:
-        case Instant.APPROVAL:
-            return [stage.expires_at()]
-        case Instant.RETRY:
-            return stage.retry_times()
-        case _:
-            return [at for action in stage.actions() for at in _of_action(stage, action, instant)]
-
-
-def _of_action(stage: AnyStage, action: GatedAction, instant: Instant) -> Iterator[datetime]:
-    if action.claim is not None and instant is Instant.CLAIM:
-        yield action.claim.expires_at
-    if not action.dispatches or action.ended:
-        return
-    first = action.first_dispatch_of(action.attempt).timestamp
-    expires = stage.profile.key_expires(first)
-    match instant:
-        case Instant.DEADLINE:
-            yield action.last_dispatch.deadline_at
-        case Instant.HORIZON:
-            yield action.horizon_at
-        case Instant.KEY_MARGIN if expires is not None:
-            yield expires
-        case Instant.KEY_WINDOW if expires is not None:
-            yield expires + timedelta(seconds=stage.profile.dedupe_margin_s)
-        case _:
-            pass

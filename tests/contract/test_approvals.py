@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,10 @@ import pytest
 
 from interlock import ExternalApproval, Refused
 from interlock.domain import requests
+from interlock.domain.action import SendPurpose
+from interlock.domain.approvals import Approval
 from interlock.errors import InvalidApproval
+from interlock.infrastructure.opening import open_journal
 from tests.provider_world import (
     AFTER_SEND,
     AMOUNT,
@@ -255,3 +258,49 @@ def test_a_revocation_while_somebody_waits_to_try_again_stops_the_next_try(folde
         assert _code(outcome) == "approval_revoked"
         assert stage.gate().approval("case-1").remaining_minor == AMOUNT
         assert not stage.world.ledger
+
+
+def _of_another_gate(approval: Approval, at: datetime) -> None:
+    """Reserve without a look at how the approval stands, as no gate of ours does."""
+    approval.pending_events.append(
+        Approval.Reserved(
+            originator_id=approval.id,
+            originator_version=approval.version + 1,
+            timestamp=at,
+            action_id=f"{approval.version:032x}",
+            amount_minor=1,
+        )
+    )
+    approval.pending_events[-1].mutate(approval)
+
+
+@pytest.mark.parametrize("wrong", ["revoked", "expired", "more actions"])
+def test_verification_names_a_reservation_that_no_gate_makes(wrong: str, folder: Path) -> None:
+    """Every hash is right, and it was reserved after the approval had ended, or once too often."""
+    with _stage(folder) as stage, open_journal(stage.url) as journal:
+        if wrong == "revoked":
+            stage.gate().revoke("case-1", by="user:2")
+        approval = journal.find_approval("case-1")
+        assert approval is not None
+        for _ in range(2 if wrong == "more actions" else 1):
+            _of_another_gate(approval, approval.expires_at if wrong == "expired" else stage.world.clock.now())
+        journal.append(None, approval)
+        (finding,) = stage.gate().verify().findings
+        assert finding.kind == "approval"
+        assert wrong in finding.words
+
+
+def test_verification_names_a_send_that_overran_a_revocation(folder: Path) -> None:
+    """Every hash is right, and the approval was revoked between the reading that the send goes by and the send."""
+    with _stage(folder) as stage, open_journal(stage.url) as journal:
+        in_doubt(stage)
+        stage.gate().revoke("case-1", by="user:2")
+        action = journal.find_action("refund:case-1")
+        assert action is not None
+        action.dispatch(1, SendPurpose.EXECUTE, action.last_dispatch.checks, PROFILES["keys"], stage.world.clock.now())
+        journal.append(action)
+        (finding,) = stage.gate().verify().findings
+        assert (finding.kind, finding.words) == (
+            "approval",
+            "it was sent on event 1 of its approval, which had come to event 3",
+        )

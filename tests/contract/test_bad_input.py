@@ -6,7 +6,7 @@ import json
 import sqlite3
 from collections.abc import Callable
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
@@ -427,11 +427,15 @@ def test_an_unknown_key_can_be_neither_read_nor_worked_on(folder: Path) -> None:
 
 @pytest.mark.parametrize(
     "conditions",
-    [{"status": "DONE"}, {"limit": 0}, {"limit": 501}, {"after": "x"}, {"since": START.replace(tzinfo=None)}],
-    ids=str,
+    [
+        *({"status": "DONE"}, {"limit": 0}, {"limit": 501}, {"after": "x"}, {"since": START.replace(tzinfo=None)}),
+        *({"min_amount_minor": 2**53}, {"max_amount_minor": -(2**63)}, {"approval": "\ud800"}, {"target": "\0"}),
+        {"until": datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))},
+    ],
+    ids=ascii,
 )
 def test_a_page_is_asked_for_in_words_that_mean_something(conditions: dict[str, Any], folder: Path) -> None:
-    """An unknown status, a limit out of range, a cursor that no page gave, a time without a zone."""
+    """An unknown status, a figure out of range, a cursor that no page gave, a time without a zone, text that nothing holds."""
     with _stage(folder) as stage, pytest.raises(InvalidInput):
         stage.gate().receipts(**conditions)
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -161,6 +162,45 @@ def test_closing_waits_for_a_send_that_nobody_awaits_any_more() -> None:
     with staged("nothing") as stage, Obstacle() as obstacle:
         asyncio.run(scenario(stage, obstacle))
         assert stage.gate().receipt(KEY).via == "first-send"
+
+
+def test_an_answer_that_waits_for_a_thread_is_written_down_although_its_caller_is_cancelled() -> None:
+    """The provider has answered, every thread is in the middle of a send, and the caller goes away: nothing is in doubt."""
+
+    async def scenario(stage: Stage, obstacle: Obstacle) -> None:
+        awaited, blocking = AwaitedTarget(stage.world), Slow(stage, "send", obstacle)
+        blocking.name = "blocking"
+        config = replace(stage.config, async_threads=1)
+        async with AsyncGate.open(stage.url, targets=[awaited, blocking], clock=stage.world.clock, config=config) as gate:
+            answered, may_answer = asyncio.Event(), asyncio.Event()
+
+            async def perform(request: Any) -> Any:
+                answer = await gate._driver.perform(request)
+                await may_answer.wait()
+                answered.set()
+                return answer
+
+            def performed(request: Any) -> Any:
+                return perform(request) if isinstance(request, requests.Send) else gate._driver.perform(request)
+
+            firing = asyncio.create_task(gate._driver.drive(_firing(gate, stage), performed))
+            await until(lambda: len(stage.world.ledger) == 1)
+            effect = replace(stage.world.transfer(), target="blocking")
+            other = asyncio.create_task(gate.fire("other", effect, approval="case-1"))
+            await until(lambda: obstacle.met)
+            may_answer.set()
+            await answered.wait()
+            await asyncio.sleep(0)
+            firing.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await firing
+            obstacle.take_away()
+            assert isinstance(await other, Committed)
+            await idle(gate)
+            assert (await gate.receipt(KEY)).via == "first-send"
+
+    with staged("nothing") as stage, Obstacle() as obstacle:
+        asyncio.run(scenario(stage, obstacle))
 
 
 @pytest.mark.parametrize("nth", [1, 2])

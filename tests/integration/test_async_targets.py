@@ -16,6 +16,7 @@ from interlock import (
     Evidence,
     Gate,
     GateConfig,
+    InFlight,
     NotSent,
     Outcome,
     Settlement,
@@ -24,8 +25,8 @@ from interlock import (
 from interlock.domain import requests
 from interlock.errors import InvalidConfiguration
 from tests.gates import AwaitedTarget
-from tests.integration.tasks import KEY, opening, staged
-from tests.provider_world import Stage, in_doubt
+from tests.integration.tasks import KEY, opening, staged, to_the_end
+from tests.provider_world import SUBJECT, Stage, in_doubt
 
 
 @dataclass(frozen=True)
@@ -137,3 +138,48 @@ def test_configuration_is_checked_for_awaited_targets_too() -> None:
 
     with staged("keys") as stage:
         asyncio.run(scenario(stage))
+
+
+class GivesUp(AwaitedTarget):
+    """A target whose own task is cancelled while it waits for it, as a connection pool that is shut down does it."""
+
+    def __init__(self, stage: Stage, where: str) -> None:
+        super().__init__(stage.world)
+        self._where = where
+
+    async def _observe(self, *args: Any, **kwargs: Any) -> Any:
+        await self._give_up("observe")
+        return await super()._observe(*args, **kwargs)
+
+    async def _send(self, *args: Any, **kwargs: Any) -> Any:
+        await self._give_up("send")
+        return await super()._send(*args, **kwargs)
+
+    async def _lookup(self, *args: Any, **kwargs: Any) -> Any:
+        await self._give_up("lookup")
+        return await super()._lookup(*args, **kwargs)
+
+    async def _give_up(self, where: str) -> None:
+        if where == self._where:
+            task = asyncio.create_task(asyncio.Event().wait())
+            await asyncio.sleep(0)
+            task.cancel()
+            await task
+
+
+@pytest.mark.parametrize("where", ["send", "lookup", "observe"])
+def test_a_cancellation_inside_a_target_is_no_cancellation_of_the_caller(where: str) -> None:
+    """Whatever a target's own task ends with is not known, as any failure, and the actions behind it are worked on."""
+
+    async def scenario(stage: Stage) -> None:
+        async with opening(stage, GivesUp(stage, where)) as gate:
+            (outcome,) = (await gate.recover()).outcomes
+            assert isinstance(outcome, InFlight)
+            assert outcome.reason == "settling"
+        async with opening(stage, AwaitedTarget(stage.world)) as gate:
+            assert isinstance(await to_the_end(gate, stage), Committed)
+
+    with staged("keys" if where == "send" else "lookup") as stage:
+        in_doubt(stage, premises=(stage.world.observe(SUBJECT),))
+        asyncio.run(scenario(stage))
+        assert len(stage.world.ledger) == 1

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from harness.postgres.databases import Databases
-from interlock import Gate
+from interlock import Gate, Receipts
 from interlock.cli import main
 from interlock.infrastructure.opening import open_journal
 
@@ -91,15 +91,24 @@ def test_upgrade_of_a_file_has_nothing_to_do(tmp_path: Path) -> None:
 
 
 def test_a_granted_role_can_work_and_change_nothing(postgres_url: str, role: str) -> None:
-    """`db grant` lets a role open a gate and write; what is written it can neither change nor take away (I9)."""
+    """`db grant` lets a role open a gate, write and follow; what is written it can neither change nor take away (I9)."""
     url = _as(role, postgres_url)
     run("db", "upgrade", "--journal", postgres_url)
     run("db", "status", "--journal", url, code=3)
     run("db", "grant", role, "--journal", postgres_url)
     with Gate.open(url) as gate:
         gate.approve("case-1", by="user:17", expires_in_s=3600)
+        gate.recover()
         assert gate.verify().valid
     run("db", "status", "--journal", url)
+    with Receipts.open(url) as reader, psycopg.connect(postgres_url, application_name="nightly-report") as other:
+        other.execute("SELECT pg_current_xact_id()")
+        with Gate.open(url) as gate:
+            gate.approve("case-2", by="user:17", expires_in_s=3600)
+        assert [len(batch.events) for batch in reader.follow(wait=False)] == [1]
+        assert "nightly-report" in (reader.lag().held_by or "")
+    with open_journal(url, create=False) as journal:
+        assert [row.position for row in journal.rows()] == [1]
     with psycopg.connect(url, autocommit=True, options="-c search_path=interlock") as connection:
         for statement in (
             "UPDATE stored_events SET topic = 'x'",

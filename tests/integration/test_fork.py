@@ -41,12 +41,14 @@ def work_when_told(line: Line, world: World, gate: Gate, case: str) -> tuple[str
     return case, str(gate._driver.locks.holder)
 
 
-def fork_in_the_send(line: Line, world: World, place: str) -> None:
+def fork_in_the_send(line: Line, world: World, place: str, stops: bool = False) -> None:  # noqa: FBT001, FBT002 - of the test
     """Open a gate and fire; in the middle of the send fork a child, and never come back."""
     myself = os.getpid()
 
     def fork_and_hang() -> None:
         if os.getpid() == myself:
+            if stops:
+                gate.stop()
             line.fork(work_when_told, world, gate, "child")
             line.say("forked")
             line.hear()
@@ -56,10 +58,18 @@ def fork_in_the_send(line: Line, world: World, place: str) -> None:
     gate.fire("case-1", world.payout("case-1"), approval="case-1")
 
 
-@pytest.mark.parametrize("place", [ARRIVAL, WRITE])
-def test_living_child_does_not_hide_its_parents_death(nursery: Nursery, world: World, place: str) -> None:
-    """Parent killed, child alive: another process takes over at once, hours before the claim runs out."""
-    parent = nursery.start(fork_in_the_send, world, place)
+@pytest.mark.parametrize(("place", "stops"), [(ARRIVAL, False), (WRITE, False), (WRITE, True)])
+def test_living_child_does_not_hide_its_parents_death(
+    nursery: Nursery,
+    world: World,
+    place: str,
+    stops: bool,  # noqa: FBT001 - a parameter of the test
+) -> None:
+    """Parent killed, child alive: another process takes over at once, hours before the claim runs out.
+
+    Also where the parent's gate had been stopped, and was not closed yet.
+    """
+    parent = nursery.start(fork_in_the_send, world, place, stops)
     child = nursery.adopt()
     assert parent.hear() == "forked"
     with world.gate() as other:

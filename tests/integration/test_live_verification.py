@@ -55,9 +55,10 @@ def test_what_is_written_meanwhile_is_no_finding(world: World) -> None:
     with busy(world), Receipts.open(world.url) as receipts:
         while not receipts.receipts().receipts:
             pass
-        seen = [receipts.verify() for _ in range(TIMES)]
+        seen = [receipts.verify()]
+        while len(seen) < TIMES or seen[-1].events < seen[0].events + TIMES:  # or nothing was written meanwhile
+            seen.append(receipts.verify())
     assert [finding for found in seen for finding in found.findings] == []
-    assert seen[-1].events > seen[0].events, "nothing was written meanwhile: this shows nothing"
 
 
 def test_reading_goes_on_after_a_verification(world: World) -> None:

@@ -265,7 +265,7 @@ def half_open() -> Iterator[Stage]:
 
 
 def test_half_open_holder_keeps_its_claim_until_it_runs_out(half_open: Stage) -> None:
-    """A proxy swallows everything: the holder hangs, its claim runs out, another one ends the action, once; the holder is told."""
+    """A proxy swallows everything: the holder hangs, its claim runs out, another one ends the action; the holder is told."""
     stage, ttl_s = half_open, 15.0
     holder = stage.actor(stage.gate(claim_ttl_s=ttl_s))
     other = stage.gate(stage.direct_url(), claim_ttl_s=ttl_s)

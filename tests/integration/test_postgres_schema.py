@@ -457,6 +457,23 @@ def test_the_database_refuses_to_change_history_whoever_asks(postgres_url: str, 
         assert gate.verify().valid
 
 
+def test_a_reader_needs_no_more_than_to_read(postgres_url: str, tmp_path: Path) -> None:
+    """Receipts, verification and the log for a role that may not write a row, as on a standby."""
+    commit(World(tmp_path, journal_url=postgres_url))
+    role = f"reader_{postgres_url.partition('?')[0].rpartition('/')[2]}"
+    run(postgres_url, f"CREATE ROLE {role} LOGIN", f"GRANT USAGE ON SCHEMA interlock TO {role}")
+    run(postgres_url, f"GRANT SELECT ON ALL TABLES IN SCHEMA interlock TO {role}")
+    try:
+        with Receipts.open(as_role(postgres_url, role)) as receipts:
+            assert receipts.receipt(CASE).status == "COMMITTED"
+            assert [receipt.key for receipt in receipts.receipts().receipts] == [CASE]
+            found = receipts.verify()
+            assert (found.valid, found.events) == (True, EVENTS)
+            assert sum(len(batch.events) for batch in receipts.follow(wait=False)) == EVENTS
+    finally:
+        run(postgres_url, f"DROP OWNED BY {role}", f"DROP ROLE {role}")
+
+
 def test_a_role_that_is_not_there_is_an_error(postgres_url: str) -> None:
     """Nothing was given to anybody."""
     Gate.open(postgres_url).close()

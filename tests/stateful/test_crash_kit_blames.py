@@ -48,11 +48,12 @@ from interlock.testing import (
     WorldLies,
     run_crash_test,
 )
+from interlock.testing.drawing import KINDS
 from interlock.testing.faults import FAULTS_OF
+from interlock.testing.journals import Folder
 from interlock.testing.machine import owner_of
 from interlock.testing.provider import Transfer
-from interlock.testing.schedule import KINDS, as_test, in_words, source
-from interlock.testing.journals import Folder
+from interlock.testing.schedule import as_test, in_words, source
 from interlock.testing.stage import Stage
 from interlock.testing.steps import ArmJournal, Step
 

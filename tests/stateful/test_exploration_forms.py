@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
 import pytest
 
 from interlock.domain.requests import FindAction, LoadAction, LoadApproval, Now
+from interlock.testing.exploration.journals import Journals
 from interlock.testing.exploration.liveness import live_names, only_returns
 from interlock.testing.exploration.memory import Write
-from interlock.testing.exploration.scope import all_profiles, instant
-from interlock.testing.exploration.search import explore
+from interlock.testing.exploration.scope import LEAP_TICKS, SmallProfile, all_profiles, instant
+from interlock.testing.exploration.search import Search, explore
 from interlock.testing.exploration.state import Faults
-from interlock.testing.exploration.workers import Run
+from interlock.testing.exploration.tables import BITS
+from interlock.testing.exploration.workers import History, Run
 from interlock.testing.exploration.world import World
+
+PROFILES = list(all_profiles())
 
 
 def _frame_of(generator: Any) -> FrameType:
@@ -80,19 +85,11 @@ def test_a_frame_that_only_hands_a_result_on_is_known_as_one() -> None:
         assert only_returns(frame.f_code, frame.f_lasti) is only
 
 
-@pytest.mark.timeout(300)
-@pytest.mark.xdist_group("exploration-1")
-@pytest.mark.parametrize("number", [0, 21, 29])
-def test_workers_with_one_form_behave_alike(number: int) -> None:
-    """Of two histories that were taken for one worker, each answer leads to one worker again."""
-    world = World(list(all_profiles())[number], Faults(orphans=1, resolve=False))
+def _answered_alike(world: World, twins: dict[int, History]) -> int:
+    """Give each worker's twin every answer that the worker got; return how many were compared."""
     runs, compared = world.runs, 0
-    twins = runs.twins = {}
-    explore(world, most_states=15_000)
-    answers = [(key[0], key[1]) for key in list(runs._known) if isinstance(key, tuple) and isinstance(key[0], int)]
-    for worker, key in answers:
-        twin = twins.get(worker)
-        request = runs.requests[worker]
+    for worker, key in [(key[0], key[1]) for key in list(runs._known) if isinstance(key, tuple) and isinstance(key[0], int)]:
+        twin, request = twins.get(worker), runs.requests[worker]
         # What is outdated is told apart by less: its times decide nothing that can still be written.
         if twin is None or runs.histories[worker].outdated or (isinstance(request, Write) and request.is_draft):
             continue
@@ -104,4 +101,68 @@ def test_workers_with_one_form_behave_alike(number: int) -> None:
         expected = runs._answered(worker, here)
         assert runs._number_of(*runs.advanced(twin, Run(twin, runs.sender), there)) == expected
         compared += 1
-    assert compared > 50
+    return compared
+
+
+def _aged_alike(world: World, twins: dict[int, History]) -> int:
+    """Let time pass for each worker and its twin, and let somebody else write; return how many were compared."""
+    runs = world.runs
+    for worker, twin in list(twins.items()):
+        changed = [replace(twin, present=twin.present + ticks) for ticks in (1, LEAP_TICKS)]
+        changed.append(replace(twin, outdated=True))
+        here = [runs._later_unsettled(worker, ticks) for ticks in (1, LEAP_TICKS)]
+        here.append(runs._seen_with(worker, replace(runs.histories[worker], outdated=True)))
+        there = [runs._number_of(history, Run(twin, runs.sender)) for history in changed]
+        assert there == here
+    return len(twins)
+
+
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("number", [0, 21, 29])
+def test_workers_with_one_form_behave_alike(number: int) -> None:
+    """Of two histories that were taken for one worker, each answer, each wait and each foreign write leads to one again."""
+    world = World(PROFILES[number], Faults(orphans=1, resolve=False))
+    twins = world.runs.twins = {}
+    explore(world, most_states=6_000)
+    world.runs.twins = None
+    assert _answered_alike(world, twins) > 50
+    assert _aged_alike(world, twins) > 50
+
+
+def _surroundings(profile: SmallProfile, faults: Faults) -> set[Any]:
+    """Return every journal, with the provider and the late requests beside it, that can be reached."""
+    world = World(profile, faults)
+    world.journals = world.rests._journals = Journals(profile)
+    search = Search(world, most_states=10_000_000)
+    assert search.run()
+    reached: set[Any] = set()
+    for packed in search.order:
+        for number in (search.tables.scene_of(packed).swapped, packed >> 2 * BITS):
+            at = search.tables.surroundings_of(number)
+            form: Any = world.journals.logs[at.journal].form(profile)
+            provider = world.providers.values[at.provider]
+            late = tuple(each for each in world.orphans.values[at.orphans] if not provider.keys[each.attempt - 1].is_settled)
+            ended = world.journals.facts[at.journal].ended
+            # After the end only what became of the action counts.
+            reached.add((form[0], provider.effects) if ended else (form, provider, late))
+    return reached
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("number", "faults"),
+    [
+        pytest.param(6, Faults(orphans=0, attempts=1), id="no keys"),
+        pytest.param(17, Faults(orphans=0, attempts=1, leap=False, resolve=False), id="keys", marks=pytest.mark.long),
+        pytest.param(6, Faults(orphans=1), id="no keys, late requests", marks=pytest.mark.long),
+        pytest.param(2, Faults(orphans=1), id="lookup, late requests", marks=pytest.mark.long),
+        pytest.param(
+            29, Faults(orphans=0, attempts=1, leap=False, revocations=False, resolve=False), id="burns", marks=pytest.mark.long
+        ),
+    ],
+)
+def test_nothing_is_missed_by_what_is_taken_at_once(number: int, faults: Faults) -> None:
+    """With each request as a step of its own, a hundred times as many states, the same journals and providers are reached."""
+    plain = _surroundings(PROFILES[number], faults)
+    assert len(plain) > 20
+    assert plain == _surroundings(PROFILES[number], replace(faults, every_request=True))

@@ -4,45 +4,59 @@ from __future__ import annotations
 
 import pytest
 
+from interlock.testing.exploration.families import FAMILIES, families_of, profiles_of
 from interlock.testing.exploration.report import schedule_lines
-from interlock.testing.exploration.scope import Figures, all_profiles
-from interlock.testing.exploration.search import Explored, explore
+from interlock.testing.exploration.scope import Figures, SmallProfile, all_profiles
+from interlock.testing.exploration.search import explore
 from interlock.testing.exploration.state import Faults
 from interlock.testing.exploration.world import World
 
-EVERYTHING = Faults()
-LESS = Faults(orphans=1, locks_are_lost=False, resolve=False)
-FITS = ((0, EVERYTHING), (2, EVERYTHING), (5, EVERYTHING), (6, EVERYTHING), (7, EVERYTHING), (8, EVERYTHING), (17, LESS))
-"""The profiles that are explored to the end in seconds, and with which faults."""
+PROFILES = list(all_profiles())
+FITS = (
+    *((number, "everything") for number in (0, 2, 5, 6, 7, 8, 17, 20)),
+    *((6, family) for family in FAMILIES if family not in ("everything", "forgotten key")),
+    (12, "forgotten key"),
+)
+"""The profiles, by number, and the families of faults that are explored in seconds."""
+EVERYWHERE = tuple((number, family) for number, profile in enumerate(PROFILES) for family in families_of(profile))
+MORE = tuple(
+    (PROFILES.index(profile), family)
+    for family in FAMILIES
+    for profile in profiles_of(family, PROFILES)
+    if family not in families_of(profile) and not profile.burns
+)
 
 
-def _nothing_is_wrong(found: Explored, number: int) -> None:
+def _nothing_is_wrong(profile: SmallProfile, faults: Faults) -> None:
+    found = explore(World(profile, faults))
     words = [line for violation, schedule in found.violations.items() for line in schedule_lines(violation, schedule)]
+    assert found.complete
     assert found.violations == {}, "\n".join(words)
     assert found.stuck == 0, "\n".join(schedule_lines("stuck", found.stuck_schedule))
-    profile = list(all_profiles())[number]
-    print(f"{profile}: {found.states:,} states, {found.steps:,} steps, {found.runs:,} runs, complete: {found.complete}")  # noqa: T201 - pytest -rP
+    print(f"{profile}: {found.states:,} states, {found.steps:,} steps, {found.runs:,} runs; {faults.in_words()}")  # noqa: T201 - pytest -rP
 
 
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    ("number", "faults"),
-    [pytest.param(*each, marks=pytest.mark.xdist_group(f"exploration-{place % 2}")) for place, each in enumerate(FITS)],
-)
-def test_two_workers_to_the_end(number: int, faults: Faults) -> None:
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(("number", "family"), FITS)
+def test_two_workers_to_the_end(number: int, family: str) -> None:
     """No interleaving breaks an invariant or gets stuck; nothing else can happen in this world."""
-    found = explore(World(list(all_profiles())[number], faults))
-    assert found.complete
-    _nothing_is_wrong(found, number)
+    _nothing_is_wrong(PROFILES[number], FAMILIES[family])
 
 
 @pytest.mark.long
-@pytest.mark.timeout(6 * 3600)
-@pytest.mark.parametrize("number", range(33))
-def test_two_workers_with_every_profile(number: int) -> None:
-    """The same, for all profiles, with as many states as fit into the memory of a small machine."""
-    found = explore(World(list(all_profiles())[number], LESS), most_states=6_000_000)
-    _nothing_is_wrong(found, number)
+@pytest.mark.timeout(4 * 3600)
+@pytest.mark.parametrize(("number", "family"), EVERYWHERE)
+def test_two_workers_with_every_profile(number: int, family: str) -> None:
+    """The same for all profiles; where keys can be burned, the faults are split into families."""
+    _nothing_is_wrong(PROFILES[number], FAMILIES[family])
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize(("number", "family"), MORE)
+def test_two_workers_with_rarer_faults(number: int, family: str) -> None:
+    """The same with an approval that expires, evidence that disagrees, a key forgotten early, reads and journals that fail."""
+    _nothing_is_wrong(PROFILES[number], FAMILIES[family])
 
 
 @pytest.mark.long
@@ -51,5 +65,4 @@ def test_two_workers_with_every_profile(number: int) -> None:
 def test_longer_deadlines_change_nothing(number: int) -> None:
     """With a send that may be written in either of two ticks the same holds: only the order of instants matters."""
     profile = list(all_profiles(Figures(deadline=2, claim_ttl=3)))[number]
-    found = explore(World(profile, LESS), most_states=6_000_000)
-    _nothing_is_wrong(found, number)
+    _nothing_is_wrong(profile, FAMILIES["everything"])

@@ -14,7 +14,8 @@ from interlock.domain.effects import DataclassCodec, Effect, Money, record_effec
 from interlock.errors import InvalidEffect
 
 SAFE = st.integers(-(2**53) + 1, 2**53 - 1)
-TEXTS = st.text(st.characters(exclude_categories=["Cs"]))
+TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
+"""Every text that a journal can store: no half of a letter, and no NUL, which PostgreSQL has no place for."""
 
 
 @dataclass(frozen=True)

@@ -125,7 +125,9 @@ def test_expectations_add_up() -> None:
 
 
 @pytest.mark.parametrize(
-    "facts", [{"a": float("nan")}, {"a": float("inf")}, {"a": 2**53}, {"a": "\ud800"}, {"a": b"bytes"}, {1: 2}], ids=repr
+    "facts",
+    [{"a": float("nan")}, {"a": float("inf")}, {"a": 2**53}, {"a": "\ud800"}, {"a": b"bytes"}, {1: 2}],
+    ids=["nan", "infinity", "large", "half a letter", "bytes", "key"],
 )
 def test_facts_are_written_down_exactly_or_not_at_all(facts: Any) -> None:
     """A number that is none, a large integer, half a letter, an object, a key that is no text."""

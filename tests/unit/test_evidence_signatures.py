@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.mldsa import MLDSA44PrivateKey
 from hypothesis import given
 from hypothesis import strategies as st
@@ -123,7 +124,10 @@ def test_the_time_of_a_cosignature_is_signed() -> None:
 
 def test_a_witness_that_signs_with_ml_dsa() -> None:
     """A key of another type takes part in a policy: an ML-DSA-44 cosignature over the message that the specification lays out."""
-    secret = MLDSA44PrivateKey.generate()
+    try:
+        secret = MLDSA44PrivateKey.generate()
+    except UnsupportedAlgorithm:
+        pytest.skip("this build of cryptography has no ML-DSA-44; 50.0 has it")
     key = VerifierKey("witness.example/pq", KeyType.ML_DSA_44, secret.public_key().public_bytes_raw())
     checkpoint, at_s = Checkpoint(ORIGIN, 300, b"r" * 32), 1_700_000_000
     message = b"subtree/v1\n\x00" + bytes([18]) + b"witness.example/pq" + at_s.to_bytes(8, "big")

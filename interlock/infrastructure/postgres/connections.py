@@ -22,7 +22,6 @@ from psycopg.abc import PQGen
 
 from interlock.errors import GateClosed, InvalidConfiguration
 
-
 T = TypeVar("T")
 
 ANSWER_S = 40.0
@@ -57,10 +56,12 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
     Attributes:
         session: the process of the server, and when it began: process ids are used again, and a proxy invents what libpq is told.
+        answer_s: for how long a statement's answer is waited for, in seconds.
         abandoned: whether it is a parent process's, and to be left open without a warning.
     """
 
     session: tuple[int, datetime]
+    answer_s = ANSWER_S
     abandoned = False
 
     def __del__(self, warn: Any = warnings.warn, /) -> None:
@@ -74,7 +75,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         A proxy that goes half open answers keepalives for a server that it does not reach, and the kernel sees nothing.
         """
         try:
-            return super().wait(_within(gen, ANSWER_S), *args, **kwargs)
+            return super().wait(_within(gen, self.answer_s), *args, **kwargs)
         except _NoAnswer:
             self.pgconn.finish()  # an answer that comes later belongs to nobody
             raise
@@ -99,6 +100,7 @@ _LIBPQ_DEFAULTS = {
     "tcp_user_timeout": "15000",
 }
 
+_WHO = "SELECT pg_backend_pid()"
 _LOOKS, _LOOKS_AT_A_PROXY = 3, 50
 """How often it is asked which session a connection has; a proxy gives itself away by the process id that it invents."""
 
@@ -199,7 +201,8 @@ def connect(options: DatabaseOptions, **libpq: str) -> Connection:
             pass
         ((pid, began),) = cursor.fetchall()
         connection.session = (pid, began)
-        connection.execute(sql.SQL("SET search_path = {}, pg_catalog").format(sql.Identifier(options.schema)))
+        # PostgreSQL's own functions come first where the path does not name them, so that nobody's in the schema hide them.
+        connection.execute(sql.SQL("SET search_path = {}, pg_temp").format(sql.Identifier(options.schema)))
     except BaseException:
         connection.close()
         raise
@@ -217,7 +220,7 @@ def require_own_session(one: Connection, other: Connection) -> None:
     """
     direct = all(connection.info.backend_pid == connection.session[0] for connection in (one, other))
     for _ in range(_LOOKS if direct else _LOOKS_AT_A_PROXY):
-        ours, theirs = (connection.execute("SELECT pg_backend_pid()").fetchone() for connection in (one, other))
+        ours, theirs = (connection.execute(_WHO, prepare=False).fetchone() for connection in (one, other))
         if ours == theirs or ours != (one.session[0],) or theirs != (other.session[0],):
             for lent in (one, other):
                 lent.execute("RESET ALL")  # our settings are no business of those who get the session next

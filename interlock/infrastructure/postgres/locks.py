@@ -36,6 +36,9 @@ _STANDBY = (
     "in the journal's URL (host=one,two), or open the gate when this one was promoted"
 )
 
+_ANSWER_S = 5.0
+"""None of these statements waits for anybody; a gate that is closed while the network is gone should not wait long either."""
+
 _PREFIX = "pg-"
 
 
@@ -146,6 +149,7 @@ class SessionLocks:
     def _lock(self) -> bool:
         """Open the connection and take the lock; return whether it was free."""
         connection = connect(self._options, **_CLIENT_SIDE)
+        connection.answer_s = _ANSWER_S
         try:
             connection.execute(_SERVER_SIDE)
             with self._connections.lend() as other:

@@ -7,24 +7,23 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from multiprocessing import Pool
+from multiprocessing.pool import Pool as PoolOfProcesses
 from pathlib import Path
 
 from interlock.testing.exploration import report
+from interlock.testing.exploration.counts import Task, explored, keep, kept
+from interlock.testing.exploration.families import FAMILIES, families_of, profiles_of
 from interlock.testing.exploration.schedules import KINDS, MORE_KINDS, Enumerated, Enumeration, Options
 from interlock.testing.exploration.scope import Figures, SmallProfile, all_profiles
-from interlock.testing.exploration.search import Explored, explore
-from interlock.testing.exploration.state import Faults
-from interlock.testing.exploration.world import World
+from interlock.testing.exploration.search import Explored
+
+One = dict[SmallProfile, dict[str, Enumerated]]
+Two = dict[Task, Explored]
 
 
 def one_worker(profile: SmallProfile, kinds: dict[str, Options]) -> dict[str, Enumerated]:
     """Carry out every schedule of one worker with a profile, by kind."""
     return {kind: Enumeration(profile, **options).run() for kind, options in kinds.items()}
-
-
-def two_workers(profile: SmallProfile, faults: Faults, most_states: int) -> Explored:
-    """Visit every state of two workers with a profile."""
-    return explore(World(profile, faults), most_states=most_states)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,22 +37,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """
     options = _parser().parse_args(arguments)
     profiles = list(all_profiles(Figures(deadline=options.deadline, claim_ttl=options.deadline + 1)))
-    chosen: list[SmallProfile] = [profiles[number] for number in options.profile] if options.profile else profiles
-    one: dict[SmallProfile, dict[str, Enumerated]] = {}
-    two: dict[SmallProfile, Explored] = {}
-    faults = Faults(orphans=options.orphans, locks_are_lost=not options.locks_hold, resolve=not options.no_person)
+    numbers: list[int] = options.profile or list(range(len(profiles)))
+    two: Two = dict(kept(options.counts)) if options.counts is not None else {}
     with Pool(options.processes, maxtasksperchild=1) as pool:
-        if not options.only_two_workers:
-            enumerates = partial(one_worker, kinds=MORE_KINDS if options.two_faults else KINDS)
-            for profile, enumerated in zip(chosen, pool.imap(enumerates, chosen), strict=True):
-                one[profile] = enumerated
-                _say(f"{profile}: {sum(each.schedules for each in enumerated.values()):,} schedules")
-        if options.two_workers or options.only_two_workers:
-            explores = partial(two_workers, faults=faults, most_states=options.most_states)
-            for profile, explored in zip(chosen, pool.imap(explores, chosen), strict=True):
-                two[profile] = explored
-                _say(f"{profile}: {explored.states:,} states, {len(explored.violations)} violations, {explored.stuck} stuck")
-    text = "\n".join(_lines(one, two, profiles[0].figures, faults)) + "\n"
+        one = _one_worker(pool, [profiles[number] for number in numbers], options) if options.one_worker else {}
+        for task, found in pool.imap(
+            partial(explored, profiles=profiles, most_states=options.most_states),
+            [task for task in _tasks(options.two_workers or (), numbers, profiles) if task not in two],
+        ):
+            two[task] = found
+            if options.counts is not None:
+                keep(options.counts, task, found)
+            _say(f"{profiles[task.number]}, {task.family}: {found.states:,} states, {len(found.violations)} violations")
+    text = "\n".join(_lines(one, two, profiles)) + "\n"
     sys.stdout.write(text)
     if options.out is not None:
         options.out.write_text(text, encoding="utf-8")
@@ -61,10 +57,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return int(wrong or any(each.violations or each.stuck for each in two.values()))
 
 
-def _lines(
-    one: dict[SmallProfile, dict[str, Enumerated]], two: dict[SmallProfile, Explored], figures: Figures, faults: Faults
-) -> list[str]:
-    lines = list(report.introduction(figures))
+def _one_worker(pool: PoolOfProcesses, profiles: list[SmallProfile], options: argparse.Namespace) -> One:
+    enumerates = partial(one_worker, kinds=MORE_KINDS if options.two_faults else KINDS)
+    found: One = {}
+    for profile, enumerated in zip(profiles, pool.imap(enumerates, profiles), strict=True):
+        found[profile] = enumerated
+        _say(f"{profile}: {sum(each.schedules for each in enumerated.values()):,} schedules")
+    return found
+
+
+def _tasks(families: Sequence[str], numbers: list[int], profiles: list[SmallProfile]) -> list[Task]:
+    tasks = [Task(number, family) for family in families if family != ALL for number in numbers]
+    tasks = [task for task in tasks if profiles[task.number] in set(profiles_of(task.family, profiles))]
+    if ALL in families:
+        tasks += [Task(number, family) for number in numbers for family in families_of(profiles[number])]
+    return tasks
+
+
+def _lines(one: One, two: Two, profiles: list[SmallProfile]) -> list[str]:
+    lines = list(report.introduction(profiles[0].figures))
     if one:
         total, more = Enumerated(), Enumerated()
         for by_kind in one.values():
@@ -74,22 +85,25 @@ def _lines(
         total.add(more)
         lines += report.prefixes_table(total)
     if two:
-        lines += report.two_workers_table(two, faults.in_words())
-    return [*lines, *report.violations(one, two)]
+        lines += report.two_workers_table(two, profiles)
+    return [*lines, *report.violations(one, two, profiles)]
+
+
+ALL = "all"
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m interlock.testing.exploration", description=__doc__)
     parser.add_argument("--profile", type=int, nargs="*", help="numbers of profiles, 0 to 32; all where none is named")
-    parser.add_argument("--two-faults", action="store_true", help="one worker: every pair of faults as well")
-    parser.add_argument("--two-workers", action="store_true", help="explore two workers as well")
-    parser.add_argument("--only-two-workers", action="store_true", help="explore two workers alone")
-    parser.add_argument("--most-states", type=int, default=10_000_000, help="where to give a profile of two workers up")
+    parser.add_argument("--one-worker", action="store_true", help="every schedule of one worker")
+    parser.add_argument("--two-faults", action="store_true", help="one worker: every pair of faults as well; it takes minutes")
+    parser.add_argument(
+        "--two-workers", nargs="+", choices=(ALL, *FAMILIES), help="every state of two workers, with these families of faults"
+    )
+    parser.add_argument("--most-states", type=int, default=50_000_000, help="where to give a profile of two workers up")
     parser.add_argument("--deadline", type=int, default=1, help="a send's deadline in ticks; a claim lives one longer")
-    parser.add_argument("--orphans", type=int, default=2, help="requests without a sender at the same time")
-    parser.add_argument("--locks-hold", action="store_true", help="no worker loses its lock while it lives")
-    parser.add_argument("--no-person", action="store_true", help="nobody resolves an Ambiguous action")
     parser.add_argument("--processes", type=int, default=2)
+    parser.add_argument("--counts", type=Path, help="keep what two workers came to in this file, and skip what it has already")
     parser.add_argument("--out", type=Path, help="where to write the report, such as results/exploration.md")
     return parser
 

@@ -10,11 +10,12 @@ from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from datetime import datetime
 from enum import Enum
+from functools import cache
 from types import CodeType, FrameType, FunctionType, GeneratorType
 from typing import Any
 from uuid import UUID
 
-from interlock.domain.action import Claim, GatedAction, Intent, Status
+from interlock.domain.action import Checks, Claim, GatedAction, Intent, Status
 from interlock.domain.answers import Evidence
 from interlock.domain.approvals import Approval, ApprovalReading
 from interlock.domain.effects import EffectRecord
@@ -23,7 +24,7 @@ from interlock.domain.profiles import CapabilityProfile
 from interlock.domain.requests import FindAction, LoadAction, Now, Request, SleepUntil
 from interlock.domain.sending import Sender, key_still_deduped
 from interlock.testing.exploration.liveness import live_names, only_returns, read_names
-from interlock.testing.exploration.scope import ACTION_ID, SmallProfile, instant, ticks_from
+from interlock.testing.exploration.scope import ACTION_ID, WINDOW_TICKS, SmallProfile, instant, ticks_from
 
 _LONG_AGO = -8
 """A time this long ago is as good as any earlier one: everything that is reckoned from it is over."""
@@ -67,7 +68,7 @@ Form = Hashable
 
 def form_of(value: Any, view: View) -> Form:
     """Return the canonical form of a value."""
-    kind: type[Any] = value.__class__
+    kind: Any = value.__class__
     if kind in (type(None), bool, int, str):
         return kind.__name__, value
     if (former := _FORMERS.get(kind)) is not None:
@@ -79,10 +80,14 @@ def form_of(value: Any, view: View) -> Form:
     if kind in (type, GeneratorType):
         name: str = value.__qualname__
         return name
-    if is_dataclass(value):
-        names = [each.name for each in fields(value) if each.name not in _WORDS]
-        return (kind.__qualname__, *(_form_of_named(name, getattr(value, name), view) for name in names))
-    raise TypeError(f"no canonical form for {kind!r}")
+    return (kind.__qualname__, *[_form_of_named(name, getattr(value, name), view) for name in _deciding_fields(kind)])
+
+
+@cache
+def _deciding_fields(kind: Any) -> tuple[str, ...]:
+    if not is_dataclass(kind):
+        raise TypeError(f"no canonical form for {kind!r}")
+    return tuple(each.name for each in fields(kind) if each.name not in _WORDS)
 
 
 def form_of_run(run: Any, view: View) -> Form:
@@ -106,13 +111,6 @@ def begins_afresh(run: Any) -> bool:
     *outer, request = _frames(run)
     names = [frame.f_code.co_name for frame in outer if not only_returns(frame.f_code, frame.f_lasti)]
     return isinstance(request.f_locals["self"], LoadAction | FindAction) and names in (["recover"], ["fire"])
-
-
-def request_of(run: Any) -> Request[Any]:
-    """Return the request that a suspended generator waits for."""
-    *_, frame = _frames(run)
-    request: Request[Any] = frame.f_locals["self"]
-    return request
 
 
 def functions_of(run: Any) -> list[str]:
@@ -156,10 +154,21 @@ def form_of_approval(approval: Approval, view: View) -> Form:
     """Return the canonical form of an approval. Its version counts to five at most, and stays as it is."""
     revoked = approval.revoked_at is not None
     if view.outdated:
-        return "approval", revoked  # what is appended beside an outdated action is not written, whatever it is
+        # What is appended beside an outdated action is not written, whatever it is.
+        return "approval", revoked, _form_of_expiry(approval.expires_at, view)
     mine = ACTION_ID.hex
     pending = tuple(type(event).__name__ for event in approval.pending_events)
-    return ("approval", approval.version, revoked, mine in approval.reserved, mine in approval.spent, pending)
+    expiry = _form_of_expiry(approval.expires_at, view)
+    return ("approval", approval.version, revoked, expiry, mine in approval.reserved, mine in approval.spent, pending)
+
+
+def _form_of_expiry(at: datetime | None, view: View) -> int | None:
+    ticks = ticks_from(view.present, at) if at is not None else None
+    return max(0, ticks) if ticks is not None and ticks < WINDOW_TICKS else None
+
+
+def _form_of_reading(reading: ApprovalReading, view: View) -> Form:
+    return "reading", reading.state.name, reading.misfit, _form_of_expiry(reading.expires_at, view)
 
 
 def _form_of_attempt(action: GatedAction, attempt: int, view: View) -> Form:
@@ -181,11 +190,21 @@ def _form_of_claim(claim: Claim, view: View) -> Form:
 def _form_of_event(event: Any, view: View) -> Form:
     if isinstance(event, GatedAction.Dispatched):
         return _form_of_dispatch(event, view)
-    return type(event).__name__, form_of(getattr(event, "code", None), view)
+    return type(event).__name__, form_of(getattr(event, "code", None), view), is_past_expiry(event)
+
+
+def is_past_expiry(event: Any) -> bool:
+    """Whether an event is of a time at which the approval that was read for it had expired."""
+    checks: Checks | None = getattr(event, "checks", None)
+    expires_at = checks.approval.expires_at if checks is not None else None
+    return expires_at is not None and event.timestamp >= expires_at
 
 
 def _form_of_dispatch(dispatch: GatedAction.Dispatched, view: View) -> Form:
-    return ("Dispatched", dispatch.attempt, dispatch.purpose.name, max(0, ticks_from(view.present, dispatch.deadline_at)))
+    # What was read counts for what the write may break (I4), also where nobody reads it again.
+    holds = all(reading.holds for reading in dispatch.checks.premises)
+    deadline = max(0, ticks_from(view.present, dispatch.deadline_at))
+    return ("Dispatched", dispatch.attempt, dispatch.purpose.name, deadline, holds, is_past_expiry(dispatch))
 
 
 def _form_of_time(at: datetime, view: View) -> Form:
@@ -224,13 +243,13 @@ def _sends_what_was_never_sent(frame: FrameType) -> bool:
 
 
 def _frames(run: Any) -> Iterator[FrameType]:
-    while (frame := getattr(run, "gi_frame", None)) is not None:
+    while isinstance(run, GeneratorType) and (frame := run.gi_frame) is not None:
         yield frame
         run = run.gi_yieldfrom
 
 
 _REQUEST_CODE: CodeType = vars(Request)["__iter__"].__code__
-_CONSTANT = (Sender, Intent, CapabilityProfile, EffectRecord, Evidence)
+_CONSTANT = (Sender, Intent, CapabilityProfile, EffectRecord)
 
 
 def _constant(value: Any, view: View) -> Form:
@@ -247,6 +266,7 @@ _FORMERS: dict[type, Callable[[Any, View], Form]] = {
     Claim: _form_of_claim,
     FunctionType: _form_of_function,
     PremiseReading: lambda reading, _view: ("premise", reading.state.name),
-    ApprovalReading: lambda reading, _view: ("reading", reading.state.name, reading.misfit),
+    ApprovalReading: _form_of_reading,
+    Evidence: lambda evidence, _view: ("evidence", bool(evidence.disagreements)),
     **dict.fromkeys(_CONSTANT, _constant),
 }

@@ -103,6 +103,9 @@ class Journals:
         revoked = approval.revoked_at is not None
         if action is None:
             return Facts(revoked=revoked)
+        if action.ended:
+            # The form of an ended action holds no claim and no window, so that nothing may depend on them.
+            return Facts(status=action.status, attempt=action.attempt, revoked=revoked)
         holder = action.claim.holder if action.claim is not None else None
         capabilities = self._profile.capabilities
         ends = [capabilities.key_expires(each.timestamp) for each in action.dispatches]

@@ -136,9 +136,9 @@ class Log:
         )
 
 
-def empty_log() -> Log:
-    """Return the journal before anything happened: the approval is granted."""
-    return Log((), tuple(granted_approval().pending_events))
+def empty_log(expires_after: int | None) -> Log:
+    """Return the journal before anything happened: the approval is granted, for so many ticks."""
+    return Log((), tuple(granted_approval(expires_after).pending_events))
 
 
 def judge_append(write: Write, log: Log, *, at_latest: bool) -> AppendAnswer:

@@ -55,6 +55,16 @@ class Key(NamedTuple):
     record: Record = Record.NONE
     old: bool = False
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the provider has anything under it."""
+        return self.record is not Record.NONE
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its record stays as it is until its window is over."""
+        return self.record not in (Record.NONE, Record.BUSY) and not self.old
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
@@ -112,7 +122,7 @@ class Provider:
 
     def much_later(self) -> Provider:
         """Return it after a leap: every key may be forgotten, and nothing with a known end is left to come."""
-        keys = tuple(Key(key.record, old=key.record is not Record.NONE) for key in self.keys)
+        keys = tuple(Key(key.record, old=key.is_known) for key in self.keys)
         return replace(self, keys=keys, unseen_ticks=0, rolls=tuple(each for each in self.rolls if each == FOR_EVER))
 
     def land(self, kind: Kind, attempt: int, profile: SmallProfile) -> Iterator[Outcome]:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from interlock.testing.exploration.cells import SIDES, unexplained, why_not
+from interlock.testing.exploration.counts import Task
+from interlock.testing.exploration.families import FAMILIES
 from interlock.testing.exploration.schedules import ROWS, Cell, Enumerated
 from interlock.testing.exploration.scope import LANDING_TICKS, Figures, SmallProfile
 from interlock.testing.exploration.search import Explored
@@ -131,22 +133,31 @@ def shape_of(prefix: Iterable[str]) -> str:
     return re.sub(rf"{sends}(, {sends})+", "([Claimed,] Dispatched)+", text)
 
 
-def two_workers_table(found: dict[SmallProfile, Explored], faults: str) -> Iterator[str]:
+def two_workers_table(found: Mapping[Task, Explored], profiles: Sequence[SmallProfile]) -> Iterator[str]:
     """Yield the counts of the states of two workers."""
     yield "## Two workers: every interleaving, breadth first over visited states"
     yield ""
-    yield f"Each may be killed, paused and woken; {faults}."
+    yield (
+        "Each may be killed or paused anywhere and go on later, answers get lost, requests of dead senders land late or never, "
+        "and the provider says no, fails, or stores a failure as its profile lets it. Two idempotency keys are followed. Beside "
+        "that:"
+    )
     yield ""
-    yield "| profile | states | steps | different runs | explored | violations | stuck | s |"
-    yield "|---|---:|---:|---:|---|---:|---:|---:|"
-    for profile, each in found.items():
+    for family in dict.fromkeys(task.family for task in found):
+        yield f"- **{family}**: {FAMILIES[family].in_words()}"
+    yield ""
+    yield "| profile | faults | states | transitions | explored | violations | stuck |"
+    yield "|---|---|---:|---:|---|---:|---:|"
+    for task, each in sorted(found.items(), key=lambda item: (item[0].number, list(FAMILIES).index(item[0].family))):
         whole = "to the end" if each.complete else "not to the end"
-        counts = f"{each.states:,} | {each.steps:,} | {each.runs:,} | {whole} | {len(each.violations)} | {each.stuck}"
-        yield f"| {profile} | {counts} | {each.seconds:.0f} |"
+        counts = f"{each.states:,} | {each.steps:,} | {whole} | {len(each.violations)} | {each.stuck}"
+        yield f"| {profiles[task.number]} | {task.family} | {counts} |"
     yield ""
 
 
-def violations(one: dict[SmallProfile, dict[str, Enumerated]], two: dict[SmallProfile, Explored]) -> Iterator[str]:
+def violations(
+    one: Mapping[SmallProfile, dict[str, Enumerated]], two: Mapping[Task, Explored], profiles: Sequence[SmallProfile]
+) -> Iterator[str]:
     """Yield every violation with its schedule."""
     yield "## Violations"
     yield ""
@@ -157,9 +168,10 @@ def violations(one: dict[SmallProfile, dict[str, Enumerated]], two: dict[SmallPr
                 lines += [f"{profile}, one worker: ", *schedule_lines(violation, schedule), ""]
             for schedule in each.endless[:1]:
                 lines += [f"{profile}, one worker: ", *schedule_lines("comes back to where it was", schedule), ""]
-    for profile, explored in two.items():
+    for task, explored in two.items():
+        place = f"{profiles[task.number]}, two workers, {task.family}: "
         for violation, schedule in explored.violations.items():
-            lines += [f"{profile}, two workers: ", *schedule_lines(violation, schedule), ""]
+            lines += [place, *schedule_lines(violation, schedule), ""]
         if explored.stuck:
-            lines += [f"{profile}, two workers: ", *schedule_lines("stuck", explored.stuck_schedule), ""]
+            lines += [place, *schedule_lines("stuck", explored.stuck_schedule), ""]
     yield from lines or ["None."]

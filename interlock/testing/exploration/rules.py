@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from interlock.domain.action import LEGAL_IN, GatedAction, SendPurpose, Status
+from interlock.testing.exploration.canonical import is_past_expiry
 from interlock.testing.exploration.journals import Facts
 from interlock.testing.exploration.memory import Event, Write
 from interlock.testing.exploration.provider import Provider
@@ -47,11 +48,15 @@ def _broken_by_event(event: Event, facts: Facts, profile: SmallProfile) -> str |
     match event:
         case GatedAction.Dispatched(purpose=SendPurpose.EXECUTE) if facts.revoked:
             return "I3: Dispatched is written after the revocation"
+        case GatedAction.Dispatched(purpose=SendPurpose.EXECUTE) if is_past_expiry(event):
+            return "I3: Dispatched is written after the approval has expired"
         case GatedAction.Dispatched(purpose=SendPurpose.EXECUTE, checks=checks):
             holds = checks.premises and all(reading.holds for reading in checks.premises)
             return None if holds else "I4: Dispatched is written on premises that do not hold"
-        case GatedAction.Refused(code=code) if code.startswith("approval_") and not facts.revoked:
+        case GatedAction.Refused(code=code) if code.startswith("approval_") and not facts.revoked and not is_past_expiry(event):
             return f"usefulness: refused as {code}, and the approval stands"
+        case GatedAction.Ambiguous(code="evidence_disagrees"):
+            return None
         case GatedAction.Ambiguous(code=code) if profile.lookup != "none" and profile.roll_forward != "unknown":
             return f"usefulness: ambiguous as {code}, where a lookup would tell"
         case _:

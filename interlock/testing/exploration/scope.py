@@ -7,7 +7,7 @@ claim's time to live, the time in which a request lands or is lost, a lookup's s
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from itertools import product
@@ -128,21 +128,22 @@ class Payment:
 CODEC = DataclassCodec(Payment)
 EFFECT = record_effect(Effect("small", "account", Payment("account"), Money(1, "usd")), CODEC, 1)
 EVIDENCE = Evidence(reference="effect", state="done", settlement=Settlement.FINAL, json="{}")
+DISAGREEING = replace(EVIDENCE, disagreements=("amount",))
 AS_DECIDED = Premise(target="small", subject="account", facts_json='{"state":"good"}', read_at=START, policy="strict")
 AS_CHANGED = Premise(target="small", subject="account", facts_json='{"state":"bad"}', read_at=START, policy="strict")
 INTENT = Intent(key="key", effect=EFFECT, approval=ApprovalRef("approval"), premises=(AS_DECIDED,))
 _PURPOSE = Purpose(ACTION_ID, EFFECT, INTENT.references)
 _NO_END_S = 10**9
-"""An approval that does not expire: what a revocation shows, an expiry would show too."""
 
 GOOD_READING: tuple[PremiseReading, ...] = (judge_premise(AS_DECIDED, AS_DECIDED, Strict(), _PURPOSE),)
 BAD_READING: tuple[PremiseReading, ...] = (judge_premise(AS_DECIDED, AS_CHANGED, Strict(), _PURPOSE),)
 NO_READING: tuple[PremiseReading, ...] = (unreadable(AS_DECIDED, "the read failed", START),)
 
 
-def granted_approval() -> Approval:
-    """Return the approval with its Granted event pending: it covers the effect once."""
-    terms = ApprovalTerms(cap_minor=1, currency="usd", by="person:1", expires_in_s=_NO_END_S, fingerprint=None, uses=1)
+def granted_approval(expires_after: int | None) -> Approval:
+    """Return the approval with its Granted event pending: it covers the effect once, for so many ticks."""
+    expires_in_s = _NO_END_S if expires_after is None else expires_after * TICK_S
+    terms = ApprovalTerms(cap_minor=1, currency="usd", by="person:1", expires_in_s=expires_in_s, fingerprint=None, uses=1)
     return Approval.grant(APPROVAL_ID, "approval", terms, START)
 
 

@@ -7,6 +7,7 @@ from array import array
 from dataclasses import dataclass, field
 
 from interlock.testing.exploration.state import State, Step
+from interlock.testing.exploration.tables import Tables
 from interlock.testing.exploration.world import World
 
 
@@ -36,13 +37,14 @@ class Explored:
 
 
 class Search:
-    """A breadth-first search over the states of a world."""
+    """A breadth-first search over the states of a world with two workers."""
 
     def __init__(self, world: World, most_states: int) -> None:
         self.world, self.most_states = world, most_states
-        first = world.canonical(world.initial())
-        self.order: list[State] = [first]
-        self.numbers: dict[State, int] = {first: 0}
+        self.tables = Tables(world)
+        first = self.tables.packed(world.initial())
+        self.order = array("Q", [first])
+        self.numbers: dict[int, int] = {first: 0}
         self.parents = array("i", [-1])
         self.dead = bytearray([0])
         self.sources, self.targets = array("i"), array("i")
@@ -61,23 +63,27 @@ class Search:
         return True
 
     def _expand(self, number: int) -> None:
-        world = self.world
-        for step in world.steps(self.order[number]):
+        numbers, order = self.numbers, self.order
+        for after, fault, violation in self.tables.successors(order[number]):
             self.steps += 1
-            after = world.canonical(step.state)
-            target = self.numbers.setdefault(after, len(self.order))
-            if target == len(self.order):
-                self.order.append(after)
-                self.parents.append(number)
-                violation = world.violation(after)
-                self.dead.append(violation is not None)
-                if violation is not None:
-                    self.found.setdefault(violation, (number, target))
-            if step.violation is not None:
-                self.found.setdefault(step.violation, (number, target))
-            if not step.fault:
+            target = numbers.get(after)
+            if target is None:
+                target = self._met(after, number)
+            if violation is not None:
+                self.found.setdefault(violation, (number, target))
+            if not fault:
                 self.sources.append(number)
                 self.targets.append(target)
+
+    def _met(self, packed: int, source: int) -> int:
+        target = self.numbers[packed] = len(self.order)
+        self.order.append(packed)
+        self.parents.append(source)
+        broken = self.tables.scene_of(packed).broken
+        self.dead.append(broken is not None)
+        if broken is not None:
+            self.found.setdefault(broken, (source, target))
+        return target
 
     def schedule(self, source: int, target: int, violation: str | None = None) -> list[str]:
         """Return the steps from the beginning to one state and on to another, in plain words."""
@@ -95,8 +101,8 @@ class Search:
             here = self.world.normal(step.state)
         return words
 
-    def _step_to(self, here: State, there: State, violation: str | None) -> Step:
-        steps = [step for step in self.world.steps(here) if self.world.canonical(step.state) == there]
+    def _step_to(self, here: State, there: int, violation: str | None) -> Step:
+        steps = [step for step in self.world.steps(here) if self.tables.packed(step.state) == there]
         return next((step for step in steps if step.violation == violation), steps[0])
 
     def stuck(self) -> list[int]:
@@ -112,7 +118,7 @@ class Search:
             reached_from[place[target]] = source
             place[target] += 1
         good = bytearray(size)
-        todo = [number for number in range(size) if self.dead[number] or self.world.is_end(self.order[number])]
+        todo = [number for number in range(size) if self.dead[number] or self.tables.scene_of(self.order[number]).is_end]
         for number in todo:
             good[number] = 1
         while todo:

@@ -25,6 +25,9 @@ class Faults:
         journal: whether the journal may fail.
         reads: whether lookups, burns and premises may fail to be read.
         propose: whether the action may be proposed before it is fired.
+        expires_after: the tick at which the approval expires; None where it never does.
+        disagreements: whether what the provider says of its effect may disagree with what was asked for.
+        keys_are_forgotten: whether a key may be forgotten inside its window, while nobody is at work and nothing is under way.
         every_request: whether each request is a step of its own, also where its time makes no difference.
     """
 
@@ -39,18 +42,27 @@ class Faults:
     journal: bool = False
     reads: bool = False
     propose: bool = False
+    expires_after: int | None = None
+    disagreements: bool = False
+    keys_are_forgotten: bool = False
     every_request: bool = False
 
     def in_words(self) -> str:
         """Say which faults there are beside kills, pauses and lost answers."""
         possible = {
-            f"up to {self.orphans} requests of dead senders land late or are lost": self.orphans > 0,
-            "the approval may be revoked": self.revocations,
-            "the key window may end": self.leap,
-            "a lock may be lost by a worker that lives": self.locks_are_lost,
-            "a person may say that it did not happen": self.resolve,
+            f"up to {self.orphans} {'request' if self.orphans == 1 else 'requests'} at a time without a sender": self.orphans > 0,
+            "revocation": self.revocations,
+            "end of the key window": self.leap,
+            "lost locks": self.locks_are_lost,
+            "a person's word": self.resolve,
+            "premises that change": self.premises_change,
+            "failed reads": self.reads,
+            "journal failures": self.journal,
+            f"approval expires after {self.expires_after} ticks": self.expires_after is not None,
+            "evidence that disagrees": self.disagreements,
+            "a key forgotten inside its window": self.keys_are_forgotten,
         }
-        return "; ".join(words for words, there in possible.items() if there)
+        return ", ".join(words for words, there in possible.items() if there)
 
 
 class Air(NamedTuple):
@@ -70,7 +82,7 @@ class Worker(NamedTuple):
     licence: int = 0
     """The attempt whose announced send is still to be made (I1)."""
     done: bool = False
-    lockless: bool = False
+    """Whether it has a definite Done in its hands (rule 6)."""
 
 
 class State(NamedTuple):

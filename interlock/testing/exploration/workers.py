@@ -7,7 +7,7 @@ same answers. Workers with one canonical form are one worker, and what each does
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from interlock.domain.endings import Ended, Pending
 from interlock.domain.requests import Append, AppendAnswer, NewActionId, Now, ReadPremises, Request, SleepUntil, StillAt
 from interlock.domain.sending import Sender
 from interlock.errors import InterlockError
-from interlock.testing.exploration.canonical import View, begins_afresh, form_of_run, request_of
+from interlock.testing.exploration.canonical import View, begins_afresh, form_of_run
 from interlock.testing.exploration.memory import Log, Write
 from interlock.testing.exploration.scope import (
     ACTION_ID,
@@ -94,15 +94,12 @@ class Run:
     def __init__(self, history: History, sender: Sender) -> None:
         self.end: End | None = None
         self.appended: Append | None = None
+        self.request: Request[Any]
+        """What it waits for."""
         self.generator = _begun(history, sender)
         self._go_on(lambda: next(self.generator))
         for answer in history.answers:
             self.answer(answer)
-
-    @property
-    def request(self) -> Request[Any]:
-        """What it waits for."""
-        return request_of(self.generator)
 
     def answer(self, answer: Any) -> None:
         """Give it an answer, as the driver does."""
@@ -118,9 +115,9 @@ class Run:
                 request.approval.collect_events()
         self._go_on(lambda: self.generator.send(answer))
 
-    def _go_on(self, step: Any) -> None:
+    def _go_on(self, step: Callable[[], Request[Any]]) -> None:
         try:
-            step()
+            self.request = step()
         except StopIteration as stop:
             self.end = End(_named(stop.value))
         except InterlockError as error:

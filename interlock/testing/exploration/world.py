@@ -4,18 +4,14 @@ A state is a tuple of numbers. Everything is a step: a worker's next request, a 
 kill, a lock that is lost by a worker that lives, a tick, a leap past every window, a forgotten key, a failed request carried to
 its end, a revocation, a premise that changes. A pause needs no step of its own: every worker may stay where it is while time
 passes.
-
-Two workers are explored without the steps whose time makes no difference (`Faults.every_request` keeps them): an answer that can
-only be one, a clock that is read to the same effect at any time, a worker that can do no more than an idle one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from dataclasses import replace
 from typing import Any
 
-from interlock.domain.action import GatedAction, Status
+from interlock.domain.action import Claim, GatedAction, Status
 from interlock.domain.answers import Absent, CannotTell, Done, Found, NotSent, Unknown
 from interlock.domain.requests import (
     AppendAnswer,
@@ -35,12 +31,14 @@ from interlock.domain.requests import (
     StillAt,
 )
 from interlock.errors import JournalUnavailable
-from interlock.testing.exploration.journals import Journals
 from interlock.testing.exploration.memory import Write, empty_log, judge_append
-from interlock.testing.exploration.provider import Key, Kind, Outcome, Provider
+from interlock.testing.exploration.provider import Key, Kind, Outcome, Provider, Record
+from interlock.testing.exploration.registry import IDLE, SLOTS, Registry
+from interlock.testing.exploration.rests import LATE
 from interlock.testing.exploration.rules import broken_by, broken_in
 from interlock.testing.exploration.scope import (
     BAD_READING,
+    DISAGREEING,
     DRAFT_ID,
     EVIDENCE,
     GOOD_READING,
@@ -51,150 +49,80 @@ from interlock.testing.exploration.scope import (
     SmallProfile,
     instant,
 )
-from interlock.testing.exploration.state import Air, Faults, Parts, State, Step, Worker
-from interlock.testing.exploration.workers import End, Raised, Workers
+from interlock.testing.exploration.state import Air, Faults, State, Step, Worker
+from interlock.testing.exploration.workers import End, Raised
 
+LOCK_LOST = "its holder has lost its lock, and lives"
 JOURNAL_DOWN = Raised(JournalUnavailable("the journal is down"))
 
 
-class World:
-    """The small world with one profile."""
+class World(Registry):
+    """The small world with one profile: every step that can happen in it."""
 
     def __init__(self, profile: SmallProfile, faults: Faults | None = None, keep: frozenset[str] = frozenset()) -> None:
-        self.profile = profile
-        self.faults = faults = faults or Faults()
-        self.journals = Journals(profile, by_prefix=faults.every_request)
-        steady = not (faults.premises_change or faults.reads)
-        self.runs = Workers(profile, premises_are_steady=steady, every_request=faults.every_request, keep=keep)
-        self.providers: Parts[Provider] = Parts()
-        self.workers: Parts[Worker] = Parts()
-        self.orphans: Parts[tuple[Air, ...]] = Parts()
+        super().__init__(profile, faults or Faults(), keep)
         self._outcomes: dict[Hashable, list[tuple[Outcome, int]]] = {}
         self._appends: dict[Hashable, tuple[AppendAnswer, str | None, int]] = {}
         self._steps: dict[Hashable, list[Step]] = {}
-        self._known: dict[Hashable, int] = {}
-        self._idle = self.workers.number(Worker())
-        self._idle_lockless = self.workers.number(Worker(lockless=True))
 
     def initial(self) -> State:
         """Return the state before anything happened."""
-        journal = self.journals.number(empty_log())
-        workers = (self._idle,) * self.faults.workers
+        journal = self.journals.number(empty_log(self.faults.expires_after))
+        workers = (self.idle,) * self.faults.workers
         return State(
             journal, self.providers.number(Provider((Key(),) * self.faults.attempts)), 0, workers, self.orphans.number(())
         )
 
     def is_end(self, state: State) -> bool:
-        """Whether the action has come to an end, or to the model's last attempt."""
-        facts = self.journals.facts[state.journal]
-        return facts.ended or facts.attempt > self.faults.attempts
+        """Whether the action has come to an end, or the world goes no further."""
+        return self.journals.facts[state.journal].ended or self.is_beyond(state)
 
     def violation(self, state: State) -> str | None:
         """Return what the state breaks."""
         return broken_in(self.journals.facts[state.journal], self.providers.values[state.provider])
 
-    def canonical(self, state: State) -> State:
-        """Return the state without what can't matter any more, and with alike workers in one order."""
-        return self.ordered(self.normal(state))
-
-    def normal(self, state: State) -> State:
-        """Return the state without what can't matter any more."""
-        workers = state.workers
-        if not self.faults.every_request:
-            workers = tuple(self._settled(state.journal, slot, worker) for slot, worker in enumerate(workers))
-        return self._without_the_past(State(state.journal, state.provider, state.bad, workers, state.orphans))
-
-    def ordered(self, state: State) -> State:
-        """Return the state with its workers in one order: they are alike."""
-        if len(state.workers) < len(("me", "other")) or state.workers[0] < state.workers[1]:
-            return state
-        swapped, (first, second) = self.journals.from_place(state.journal, 1), state.workers
-        journal = swapped if first > second else min(state.journal, swapped)
-        return State(journal, state.provider, state.bad, (second, first), state.orphans)
-
-    def _settled(self, journal: int, slot: int, number: int) -> int:
-        """Take at once what makes no difference whenever it comes, and take for idle who can do no more than an idle one."""
-        key = ("settled", journal, slot, number)
-        if key not in self._known:
-            facts, worker = self.journals.facts[journal], self.workers.values[number]
-            while run := self._loads_to_no_effect(journal, slot, worker):
-                worker = self._with_run(worker, run)
-            if facts.exists and not worker.done and self.runs.are_as_good_as_idle(worker.run):
-                worker = Worker(lockless=worker.lockless)
-            if facts.holder != ("me", "other")[slot]:
-                # Only the lock of a claim's holder is asked for, and it can be lost later just as well.
-                worker = worker._replace(lockless=False)
-            self._known[key] = self.workers.number(worker)
-        return self._known[key]
-
-    def _loads_to_no_effect(self, journal: int, slot: int, worker: Worker) -> int:
-        """Return the run after a load whose time makes no difference; 0 where it does, or where there is nothing to load."""
-        request = self.runs.requests[worker.run]
-        if isinstance(request, LoadApproval):
-            return self._loads_approval(journal, slot, worker)
-        if isinstance(request, LoadAction) and self.runs.histories[worker.run].outdated:
-            seen = self.journals.from_place(journal, slot)
-            run = self.runs.answered(worker.run, self.journals.logs[seen], ("log", seen))
-            # It sees that somebody else wrote, whatever that was, and loads again.
-            return run if isinstance(self.runs.requests[run], LoadAction | FindAction) else 0
-        return 0
-
-    def _loads_approval(self, journal: int, slot: int, worker: Worker) -> int:
-        """Return the run that has loaded the approval; 0 where a revocation would make a difference."""
-        facts = self.journals.facts[journal]
-        if not facts.exists:
-            return 0
-        seen = self.journals.from_place(journal, slot)
-        run = self.runs.answered(worker.run, self.journals.logs[seen], ("log", seen))
-        if facts.revoked or facts.ended or not self.faults.revocations:
-            return run
-        revoked = self.journals.revoked(seen)
-        return run if run == self.runs.answered(worker.run, self.journals.logs[revoked], ("log", revoked)) else 0
-
-    def _without_the_past(self, state: State) -> State:
-        """After the end only a send that may still be made, or is under way, needs the provider's keys."""
-        if not self.journals.facts[state.journal].ended:
-            return state
-        workers = [self.workers.values[worker] for worker in state.workers]
-        if any(worker.air or worker.licence for worker in workers):
-            return state
-        if any(each.kind == Kind.EFFECT.value for each in self.orphans.values[state.orphans]):
-            return state
-        provider = self.providers.values[state.provider]
-        bare = replace(provider, keys=(Key(),) * self.faults.attempts)
-        return state._replace(provider=self.providers.number(bare), orphans=self.orphans.number(()))
+    def is_beyond(self, state: State) -> bool:
+        """Whether the world goes no further: it has come to an attempt more than it goes along with."""
+        return self.journals.facts[state.journal].attempt > self.faults.attempts
 
     def steps(self, state: State) -> Iterator[Step]:
         """Yield every step that can happen."""
-        if self.journals.facts[state.journal].attempt > self.faults.attempts:
+        if self.is_beyond(state):
             return
         for slot in range(len(state.workers)):
             yield from self._taken_by(state, slot)
         key = ("world", state.journal, state.provider, state.bad, state.orphans)
         if key not in self._steps:
-            self._steps[key] = [*self._steps_of_orphans(state), *self._steps_of_provider(state), *self._steps_of_the_world(state)]
+            self._steps[key] = list(self.steps_of_the_rest(state))
         for step in self._steps[key]:
             yield step._replace(state=step.state._replace(workers=state.workers))
+        if all(worker == self.idle for worker in state.workers):
+            yield from self.steps_while_idle(state)
         yield from self._steps_of_time(state)
+
+    def steps_of_the_rest(self, state: State) -> Iterator[Step]:
+        """Yield the steps that no worker takes, and that take no time."""
+        yield from self._steps_of_orphans(state)
+        yield from self._steps_of_provider(state)
+        yield from self._steps_of_the_world(state)
 
     def _taken_by(self, state: State, slot: int) -> Iterator[Step]:
         """Yield the steps of one worker. What the other one is at does not matter to them, so they are found out once."""
         worker, others = state.workers[slot], state.workers[:slot] + state.workers[slot + 1 :]
-        lockless = any(self.workers.values[other].lockless for other in others)
-        key = (slot, worker, lockless, state.journal, state.provider, state.bad, state.orphans)
+        key = (slot, worker, state.journal, state.provider, state.bad, state.orphans)
         if key not in self._steps:
-            beside = (self._idle_lockless if lockless else self._idle,) * len(others)
+            beside = (self.idle,) * len(others)
             alone = state._replace(workers=(*beside[:slot], worker, *beside[slot:]))
-            self._steps[key] = list(self._steps_of(alone, slot))
+            self._steps[key] = list(self.steps_of_worker(alone, slot))
         for step in self._steps[key]:
             after = step.state
-            beside = tuple(self._affected(other, step.other) for other in others) if step.other else others
+            beside = tuple(self.affected(other, step.other) for other in others) if step.other else others
             workers = (*beside[:slot], after.workers[slot], *beside[slot:])
             there = State(after.journal, after.provider, after.bad, workers, after.orphans)
             yield Step(step.words, step.fault, there, step.violation)
 
-    def _affected(self, number: int, how: str) -> int:
-        """Return the worker after somebody else has written to the action, or has died."""
+    def affected(self, number: int, how: str) -> int:
+        """Return the number of a worker after somebody else has written to the action (`outdated`), or has died (`bereft`)."""
         key = (how, number)
         if key not in self._known:
             worker = self.workers.values[number]
@@ -204,7 +132,8 @@ class World:
 
     # --- a worker
 
-    def _steps_of(self, state: State, slot: int) -> Iterator[Step]:
+    def steps_of_worker(self, state: State, slot: int) -> Iterator[Step]:
+        """Yield the steps of the worker in that place, as far as they are its own."""
         worker = self.workers.values[state.workers[slot]]
         name = f"W{slot + 1}"
         if worker.air:
@@ -213,12 +142,9 @@ class World:
             yield from self._steps_of_request(state, slot, worker, name)
         else:
             yield from self._beginnings(state, slot, worker, name)
-        holds = self.journals.facts[state.journal].holder == ("me", "other")[slot]
+        holds = self.journals.facts[state.journal].holder == SLOTS[slot]
         if worker.run or holds:
             yield from self._kill(state, slot, worker, name)
-        if self.faults.locks_are_lost and not worker.lockless and holds:
-            lockless = self._with_worker(state, slot, worker._replace(lockless=True))
-            yield Step(f"{name} loses its lock, and lives", "lock", lockless)
 
     def _beginnings(self, state: State, slot: int, worker: Worker, name: str) -> Iterator[Step]:
         facts = self.journals.facts[state.journal]
@@ -238,33 +164,44 @@ class World:
                 parts.append(("resolve", "is told by a person that it did not happen", "resolve"))
         for part, words, fault in parts:
             seen = self.journals.from_place(state.journal, slot)
-            run = self._begun(state, slot, self.runs.begin(part, self.journals.logs[seen], seen))
-            yield from self._went(state, slot, worker, run, f"{name} {words}", fault)
+            begun = self.runs.begin(part, self.journals.logs[seen], seen)
+            for run, lock in self._begun(begun):
+                found = f", and finds that {LOCK_LOST}" if lock else ""
+                yield from self._went(state, slot, worker, run, f"{name} {words}{found}", fault or lock)
 
-    def _begun(self, state: State, slot: int, run: int) -> int:
+    def _begun(self, run: int) -> Iterator[tuple[int, str]]:
         """Answer at once what a takeover asks before it appends: whatever happens in between, to begin later is the same."""
         request = self.runs.requests[run]
         if isinstance(request, Now):
             # A person's word is given, and judged, at one moment.
-            return self.runs.answered(run, instant(self.runs.histories[run].present), "now")
-        if isinstance(request, ProbeHolder) and not self.faults.every_request:
-            holder = request.claim.holder if request.claim is not None else None
-            run = self.runs.answered(run, self._liveness(state, slot, holder))
-            request = self.runs.requests[run]
-            if isinstance(request, Now):
-                run = self.runs.answered(run, instant(self.runs.histories[run].present), "now")
-        return run
+            yield self._told_the_time(run), ""
+        elif isinstance(request, ProbeHolder) and not self.faults.every_request:
+            for liveness, fault in self._liveness(request.claim):
+                probed = self.runs.answered(run, liveness)
+                told = isinstance(self.runs.requests[probed], Now)
+                yield self._told_the_time(probed) if told else probed, fault
+        else:
+            yield run, ""
+
+    def _told_the_time(self, run: int) -> int:
+        return self.runs.answered(run, instant(self.runs.histories[run].present), "now")
 
     def _kill(self, state: State, slot: int, worker: Worker, name: str) -> Iterator[Step]:
-        orphans = self.orphans.values[state.orphans]
-        words = f"{name} is killed {self._place(worker)}"
-        if worker.air:
-            if len(orphans) >= self.faults.orphans:
-                return
-            orphans = tuple(sorted((*orphans, worker.air)))
         journal = self.journals.bereft_of(state.journal, slot)
-        after = self._with_worker(state, slot, Worker())._replace(journal=journal, orphans=self.orphans.number(orphans))
-        yield Step(words, "kill", after, other="bereft")
+        for after, lost in self._without_sender(state, worker.air) if worker.air else ((state, ""),):
+            killed = self._with_worker(after, slot, IDLE)._replace(journal=journal)
+            yield Step(f"{name} is killed {self._place(worker)}{lost}", "kill", killed, other="bereft")
+
+    def _without_sender(self, state: State, air: Air) -> Iterator[tuple[State, str]]:
+        """Yield the state with a request that nobody waits for any more, and what is to be said of it.
+
+        Where as many are under way already as the world goes along with, it never arrives; one that has arrived can't be lost.
+        """
+        orphans = self.orphans.values[state.orphans]
+        if len(orphans) < self.faults.orphans:
+            yield state._replace(orphans=self.orphans.number(tuple(sorted((*orphans, air))))), ""
+        elif not air.at_work:
+            yield state, ", and that is lost"
 
     def _place(self, worker: Worker) -> str:
         if worker.air:
@@ -281,19 +218,37 @@ class World:
                 yield from self._append(state, slot, worker, request, words)
             case Send():
                 yield from self._send(state, slot, worker, request, words)
-            case Burn(idempotency_key=key):
-                air = Air(Kind.BURN.value, _attempt_of(key))
-                yield Step(f"{words}: written", "", self._with_worker(state, slot, worker._replace(air=air)))
-                if self.faults.reads:
-                    yield from self._answer(state, slot, worker, CannotTell("not sent"), f"{words}: fails", "read")
+            case Burn():
+                yield from self._burn(state, slot, worker, request, words)
             case LookUp():
-                for found in self.providers.values[state.provider].looked_up(self.profile):
-                    answer = Found(EVIDENCE) if found else Absent(START)
-                    yield from self._answer(state, slot, worker, answer, f"{words}: {'found' if found else 'absent'}")
-                if self.faults.reads:
-                    yield from self._answer(state, slot, worker, CannotTell("it failed"), f"{words}: fails", "read")
+                yield from self._look_up(state, slot, worker, words)
+            case ProbeHolder(claim=claim):
+                for liveness, fault in self._liveness(claim):
+                    found = f"{liveness}, {LOCK_LOST}" if fault else liveness
+                    yield from self._answer(state, slot, worker, liveness, f"{words}: {found}", fault)
             case _:
                 yield from self._read(state, slot, worker, request, words)
+
+    def _burn(self, state: State, slot: int, worker: Worker, request: Burn, words: str) -> Iterator[Step]:
+        burning = worker._replace(air=Air(Kind.BURN.value, _attempt_of(request.idempotency_key)))
+        if self.faults.every_request:
+            yield Step(f"{words}: written", "", self._with_worker(state, slot, burning))
+        else:
+            # A burn has no deadline: that it is under way for a while shows nothing that a later write would not show.
+            yield from self._steps_of_air(state, slot, burning, f"W{slot + 1}")
+            yield from self._kill(state, slot, burning, f"W{slot + 1}")
+        if self.faults.reads:
+            yield from self._answer(state, slot, worker, CannotTell("not sent"), f"{words}: fails", "read")
+
+    def _look_up(self, state: State, slot: int, worker: Worker, words: str) -> Iterator[Step]:
+        for found in self.providers.values[state.provider].looked_up(self.profile):
+            answer = Found(EVIDENCE) if found else Absent(START)
+            yield from self._answer(state, slot, worker, answer, f"{words}: {'found' if found else 'absent'}")
+            if self.faults.disagreements and found:
+                disagreeing = Found(DISAGREEING)
+                yield from self._answer(state, slot, worker, disagreeing, f"{words}: found, and disagrees", "disagrees")
+        if self.faults.reads:
+            yield from self._answer(state, slot, worker, CannotTell("it failed"), f"{words}: fails", "read")
 
     def _read(self, state: State, slot: int, worker: Worker, request: Request[Any], words: str) -> Iterator[Step]:
         key: Hashable = None
@@ -316,29 +271,31 @@ class World:
                 answer, key = instant(self.runs.histories[worker.run].present), "now"
             case StillAt(version=version):
                 answer = self.runs.at_latest(worker.run, version)
-            case ProbeHolder(claim=claim):
-                answer = self._liveness(state, slot, claim.holder if claim is not None else None)
-                words = f"{words}: {answer}"
             case _:
                 raise TypeError(request)
         yield from self._answer(state, slot, worker, answer, words, "", key)
 
-    def _liveness(self, state: State, slot: int, holder: str | None) -> Liveness:
-        if holder == "me":
-            return Liveness.IDLE
-        if holder == "other":
-            other = self.workers.values[state.workers[1 - slot]]
-            return Liveness.GONE if other.lockless else Liveness.ALIVE
-        return Liveness.GONE
+    def _liveness(self, claim: Claim | None) -> Iterator[tuple[Liveness, str]]:
+        """Yield what may be found of a claim's holder, and which fault it takes.
+
+        That a living worker has lost its lock is told to nobody else, and can't be seen before somebody asks: so it is said when
+        it is asked for. That it may be back the next time is more than can happen, and hides nothing.
+        """
+        if claim is None or claim.holder == "gone":
+            yield Liveness.GONE, ""
+        elif claim.holder == "me":
+            yield Liveness.IDLE, ""
+        else:
+            yield Liveness.ALIVE, ""
+            if self.faults.locks_are_lost:
+                yield Liveness.GONE, "lock"
 
     def _send(self, state: State, slot: int, worker: Worker, request: Send, words: str) -> Iterator[Step]:
         attempt = _attempt_of(request.idempotency_key)
         history = self.runs.histories[worker.run]
         if request.deadline_at <= instant(history.present):
             spent = worker._replace(licence=0)
-            yield from self._answer(
-                state, slot, spent, NotSent("its deadline"), f"{words}: its deadline is over, nothing is written"
-            )
+            yield from self._answer(state, slot, spent, LATE, f"{words}: its deadline is over, nothing is written")
             return
         violation = None if worker.licence == attempt else "I1: sent without a Dispatched of its own"
         air = Air(Kind.EFFECT.value, attempt)
@@ -381,11 +338,11 @@ class World:
         self, state: State, slot: int, worker: Worker, answer: Any, words: str, fault: str = "", key: Hashable = None
     ) -> Iterator[Step]:
         run = self.runs.answered(worker.run, answer, key)
-        done = worker.done or isinstance(answer, Done)
+        done = worker.done or (isinstance(answer, Done) and not answer.evidence.disagreements)
         yield from self._went(state, slot, worker._replace(air=(), done=done), run, words, fault)
 
     def _went(self, state: State, slot: int, worker: Worker, run: int, words: str, fault: str) -> Iterator[Step]:
-        after = self._with_worker(state, slot, self._with_run(worker, run))
+        after = self._with_worker(state, slot, self.with_run(worker, run))
         end = self.runs.ends[run]
         violation = self._dropped(state, worker, end) if end is not None else None
         yield Step(f"{words} -> {end.conclusion}" if end is not None else words, fault, after, violation)
@@ -409,11 +366,11 @@ class World:
                 yield Step(words, fault, self._with_worker(after, slot, worker._replace(air=air._replace(at_work=True))))
             else:
                 yield from self._answer(after, slot, worker, outcome.answer, words, fault)
-        orphans = self.orphans.values[state.orphans]
-        if len(orphans) < self.faults.orphans:
-            after = state._replace(orphans=self.orphans.number(tuple(sorted((*orphans, air)))))
-            answer = Unknown("no answer") if air.kind == Kind.EFFECT.value else CannotTell("no answer")
-            yield from self._answer(after, slot, worker, answer, f"{name} gives up waiting for its {air.kind}", "give up")
+            if self.faults.disagreements and isinstance(outcome.answer, Done):
+                yield from self._answer(after, slot, worker, Done(DISAGREEING), f"{words}: what it says disagrees", "disagrees")
+        answer = Unknown("no answer") if air.kind == Kind.EFFECT.value else CannotTell("no answer")
+        for after, lost in self._without_sender(state, air):
+            yield from self._answer(after, slot, worker, answer, f"{name} gives up waiting for its {air.kind}{lost}", "give up")
 
     def _outcomes_of(self, provider: int, air: Air) -> list[tuple[Outcome, int]]:
         key = (provider, air.at_work, air.kind, air.attempt)
@@ -449,6 +406,19 @@ class World:
             after = state._replace(provider=self.providers.number(outcome.provider))
             yield Step(f"the provider {outcome.words}", "", after, by="provider")
 
+    def steps_while_idle(self, state: State) -> Iterator[Step]:
+        """Yield the keys that the provider forgets inside their window, which breaks its word.
+
+        That is survived where whatever was carried out can be seen by then, and nothing can land or be carried to its end later.
+        """
+        provider = self.providers.values[state.provider]
+        if not self.faults.keys_are_forgotten or state.orphans or provider.unseen_ticks or provider.rolls:
+            return
+        for attempt, key in enumerate(provider.keys, 1):
+            if key.is_settled:
+                forgot = state._replace(provider=self.providers.number(provider.with_key(attempt, Record.NONE)))
+                yield Step(f"the provider forgets key {attempt} inside its window", "forgotten", forgot, by="provider")
+
     def _steps_of_the_world(self, state: State) -> Iterator[Step]:
         facts = self.journals.facts[state.journal]
         if facts.ended:
@@ -461,33 +431,42 @@ class World:
             yield Step(words, "premise", state._replace(bad=1 - state.bad), by="world")
 
     def _steps_of_time(self, state: State) -> Iterator[Step]:
-        workers = [self.workers.values[worker] for worker in state.workers]
-        ages = [worker.air.age for worker in workers if worker.air]
-        ages += [air.age for air in self.orphans.values[state.orphans]]
-        if all(age < LANDING_TICKS for age in ages):
-            yield Step("a tick", "", self._later(state, 1), by="time")
-        keys = self.providers.values[state.provider].keys
-        matters = self.journals.facts[state.journal].window_open or any(
-            key.record.value != "nothing" and not key.old for key in keys
-        )
-        if self.faults.leap and not ages and matters:
-            yield Step("25 hours pass", "leap", self._later(state, LEAP_TICKS), by="time")
+        ages = [self.age_of(worker) for worker in state.workers]
+        tick, leap = self.time_without_workers(state)
+        if tick is not None and max(ages) < LANDING_TICKS:
+            yield Step("a tick", "", self._with_later_workers(state, tick, 1), by="time")
+        if leap is not None and max(ages) < 0:
+            yield Step("25 hours pass", "leap", self._with_later_workers(state, leap, LEAP_TICKS), by="time")
 
-    def _later(self, state: State, ticks: int) -> State:
+    def age_of(self, number: int) -> int:
+        """Return for how many ticks a worker's request has been under way; -1 where there is none."""
+        air = self.workers.values[number].air
+        return air.age if air else -1
+
+    def time_without_workers(self, state: State) -> tuple[State | None, State | None]:
+        """Return the state after a tick, and after a leap, but for its workers; None where time can't pass like that."""
+        ages = [air.age for air in self.orphans.values[state.orphans]]
+        keys = self.providers.values[state.provider].keys
+        matters = self.journals.facts[state.journal].window_open or any(key.is_known and not key.old for key in keys)
+        return (
+            self._rest_later(state, 1) if max(ages, default=-1) < LANDING_TICKS else None,
+            self._rest_later(state, LEAP_TICKS) if self.faults.leap and not ages and matters else None,
+        )
+
+    def _rest_later(self, state: State, ticks: int) -> State:
         key = ("provider", state.provider, ticks)
         if key not in self._known:
             provider = self.providers.values[state.provider]
             self._known[key] = self.providers.number(provider.later() if ticks == 1 else provider.much_later())
         orphans = tuple(sorted(air._replace(age=air.age + 1) for air in self.orphans.values[state.orphans]))
-        return State(
-            self.journals.later(state.journal, ticks),
-            self._known[key],
-            state.bad,
-            tuple(self._worker_later(worker, ticks) for worker in state.workers),
-            self.orphans.number(orphans) if orphans else state.orphans,
-        )
+        journal = self.journals.later(state.journal, ticks)
+        return State(journal, self._known[key], state.bad, state.workers, self.orphans.number(orphans))
 
-    def _worker_later(self, number: int, ticks: int) -> int:
+    def _with_later_workers(self, state: State, later: State, ticks: int) -> State:
+        return later._replace(workers=tuple(self.worker_later(worker, ticks) for worker in state.workers))
+
+    def worker_later(self, number: int, ticks: int) -> int:
+        """Return the number of a worker that stays where it is for so many ticks."""
         key = ("worker", number, ticks)
         if key not in self._known:
             worker = self.workers.values[number]
@@ -498,13 +477,7 @@ class World:
     def _changed(self, worker: Worker, run: int) -> int:
         """Return the number of a worker whose run is another by what others did; it may have come to its end."""
         assert self.runs.ends[run] is None or not worker.done, "a Done is recorded with an append"
-        return self.workers.number(self._with_run(worker, run))
-
-    def _with_run(self, worker: Worker, run: int) -> Worker:
-        """Return the worker with another run; idle at its end."""
-        if self.runs.ends[run] is not None:
-            return Worker(lockless=worker.lockless)
-        return worker._replace(run=run)
+        return self.workers.number(self.with_run(worker, run))
 
     def _with_worker(self, state: State, slot: int, worker: Worker) -> State:
         number = self.workers.number(worker)
