@@ -51,7 +51,7 @@ Open one with `async with AsyncGate.open(…) as gate`, or await `AsyncGate.open
     "targets: Iterable[Target[Any]] = ()": "targets: Iterable[AnyTarget] = ()",
     ") -> Gate:": ") -> Opening[AsyncGate]:",
     "the providers that effects may name.": "the providers that effects may name, each a `Target` or an `AsyncTarget`.",
-    "two targets of one name, an `AsyncTarget`, or": "two targets of one name, or",
+    "two targets of one name, an `AsyncTarget`, a": "two targets of one name, a",
     "return cls(assemble(Driver,": "return Opening(lambda: assemble(AsyncDriver,",
     "clock))\n": "clock), cls)\n",
     "what is in flight at once. Closing twice does nothing.": """\

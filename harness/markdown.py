@@ -41,7 +41,9 @@ def _about(document: Json) -> Iterator[str]:
     yield f"- versions: {versions}"
     yield f"- the gate's journals: {document.get('journal', 'SQLite')}, a new one for each case"
     yield f"- commit: {document['git_commit'] or 'none'}"
-    yield f"- the provider's own record of every case: `{document['ledger']}`; check it against this with `make audit`"
+    results = document["ledger"].replace("-ledger.jsonl", ".json")
+    audit = "make audit" if results == "standalone.json" else f"make audit ARGS=results/{results}"
+    yield f"- the provider's own record of every case: `{document['ledger']}`; check it against this with `{audit}`"
     yield f"- {'every cell of the matrix' if document['complete'] else 'PARTIAL: not every cell of the matrix was run'}"
     yield ""
 

@@ -57,16 +57,16 @@ class AsyncGate:
         """Open a gate on a journal, and make the journal where there is none.
 
         Args:
-            url: the journal, such as `sqlite:///interlock.db`.
+            url: the journal, such as `sqlite:///interlock.db`, or `postgresql://…` with the extra `postgres`.
             targets: the providers that effects may name, each a `Target` or an `AsyncTarget`.
             policies: premise policies beside `strict` and the targets' own.
             approval_sources: where approvals live that the journal does not hold, by name.
             config: the gate's figures.
-            clock: where its time comes from; the system's clock unless given.
+            clock: where its time comes from; the journal's unless given: this machine's, or the database's on PostgreSQL.
 
         Raises:
-            InvalidConfiguration: two targets of one name, or a send deadline not at least 5 s inside the
-                claim's time to live.
+            InvalidConfiguration: two targets of one name, a send deadline not at least 5 s inside the claim's
+                time to live, a URL that names no journal, or a proxy before the database that pools transactions.
             JournalError: the journal can't be opened.
         """
         return Opening(
@@ -293,7 +293,8 @@ class AsyncGate:
             after: `next_page` of the page before.
 
         Raises:
-            InvalidInput: an unknown status, a limit out of range, a time without a zone, or an `after` that no page gave.
+            InvalidInput: an unknown status, a limit or an amount out of range, a time without a zone, text that is not printable,
+                or an `after` that no page gave.
         """
         return await self._driver.call(
             self._reader.receipts,
@@ -315,7 +316,10 @@ class AsyncGate:
         claim has run out, so that nobody is at work on them.
 
         Args:
-            limit: how many of each kind at the most.
+            limit: how many of each kind at the most, 1 to 500.
+
+        Raises:
+            InvalidInput: a limit out of range.
         """
         return await self._driver.call(self._reader.attention, limit=limit)
 

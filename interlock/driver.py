@@ -18,9 +18,10 @@ from interlock.domain.answers import BurnAnswer, LookupAnswer, SendAnswer
 from interlock.domain.approvals import Approval, ApprovalReading, ApprovalState, misfit
 from interlock.domain.effects import Effect
 from interlock.domain.picking import Survey, locks_to_probe
-from interlock.domain.ports import ApprovalSource, AsyncTarget, Target
+from interlock.domain.ports import ApprovalSource, AsyncTarget, ExternalTerms, Target
 from interlock.domain.premises import Premise, PremisePolicy, PremiseReading, Purpose, judge_premise, unreadable
 from interlock.domain.requests import AppendAnswer, Liveness, Protocol, Request
+from interlock.domain.sending import NOT_SENT_PAUSES_S
 from interlock.domain.summary import IN_FLIGHT
 from interlock.errors import GateClosed
 from interlock.infrastructure.clock import Clock, WallDeadline, behind_s, elapsing_s
@@ -262,7 +263,8 @@ class Performer:
         return self.closing.wait(request.seconds)
 
     def _seconds_until(self, at: datetime) -> float:
-        return max(0.0, (at - self.clock.now()).total_seconds())
+        # The journal's clock may have been set back since `at` was reckoned, and nobody means to wait for longer than this.
+        return min(max(0.0, (at - self.clock.now()).total_seconds()), max(NOT_SENT_PAUSES_S))
 
     def _deadline_of(self, request: requests.Send) -> WallDeadline:
         # This clock is read before the journal's: a process that is stopped in between must wake up to less time, never to more.
@@ -319,11 +321,13 @@ def read_external(sources: Mapping[str, ApprovalSource], intent: Intent, at: dat
     """Read an approval that lives elsewhere. A source that can't be read gives neither a yes nor a no."""
     ref = intent.approval
     try:
-        terms = sources[ref.source or ""].read(ref.id)
-    except Exception:  # noqa: BLE001 - a failed read, of whatever kind, is unreadable
-        return ApprovalReading(ref=ref, state=ApprovalState.UNREADABLE, held=False, read_at=at)
+        terms: object = sources[ref.source or ""].read(ref.id)
+    except Exception as error:  # noqa: BLE001 - a failed read, of whatever kind, is unreadable
+        terms = error
     if terms is None:
         return ApprovalReading(ref=ref, state=ApprovalState.MISSING, held=False, read_at=at)
+    if not isinstance(terms, ExternalTerms):
+        return ApprovalReading(ref=ref, state=ApprovalState.UNREADABLE, held=False, read_at=at)
     state = ApprovalState.LIVE if terms.live else ApprovalState.REVOKED
     if terms.live and at >= terms.expires_at:
         state = ApprovalState.EXPIRED

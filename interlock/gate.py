@@ -48,16 +48,16 @@ class Gate(JournalReader):
         """Open a gate on a journal, and make the journal where there is none.
 
         Args:
-            url: the journal, such as `sqlite:///interlock.db`.
+            url: the journal, such as `sqlite:///interlock.db`, or `postgresql://…` with the extra `postgres`.
             targets: the providers that effects may name.
             policies: premise policies beside `strict` and the targets' own.
             approval_sources: where approvals live that the journal does not hold, by name.
             config: the gate's figures.
-            clock: where its time comes from; the system's clock unless given.
+            clock: where its time comes from; the journal's unless given: this machine's, or the database's on PostgreSQL.
 
         Raises:
-            InvalidConfiguration: two targets of one name, an `AsyncTarget`, or a send deadline not at least 5 s inside the
-                claim's time to live.
+            InvalidConfiguration: two targets of one name, an `AsyncTarget`, a send deadline not at least 5 s inside the claim's
+                time to live, a URL that names no journal, or a proxy before the database that pools transactions.
             JournalError: the journal can't be opened.
         """
         return cls(assemble(Driver, url, targets, policies, approval_sources or {}, config or GateConfig(), clock))

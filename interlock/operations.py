@@ -168,7 +168,7 @@ class Operations:
     def _share(self, picker: Picker) -> Protocol[Report]:
         """Work on some of what nobody is at work on, and note what has to rest."""
         survey, tally = (yield from SurveyFlight()), _Tally()
-        for action_id in picker.pick(survey):
+        for action_id in picker.pick(survey, self._registry.targets):
             outcome = yield from self._work_on(action_id, protocol.recover, tally)
             if any(isinstance(error, JournalUnavailable) for error in tally.failed.values()):
                 break  # the rest would fail in the same way, and waits for the next pass

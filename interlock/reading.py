@@ -196,11 +196,13 @@ class Receipts(JournalReader):
         """Open an existing journal for reading.
 
         Args:
-            url: such as `sqlite:///interlock.db`.
+            url: such as `sqlite:///interlock.db`, or `postgresql://…` with the extra `postgres`.
 
         Raises:
-            InvalidConfiguration: there is no journal.
+            InvalidConfiguration: there is no journal, or the URL names none.
             JournalTooNew: it was written by a newer version.
+            JournalOutdated: it was made by an older version, and has to be upgraded first.
+            JournalUnavailable: it can't be read.
         """
         journal = open_journal(url, create=False)
         return cls(journal, journal.clock())

@@ -7,9 +7,10 @@ dead holder once and not once for each of its actions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import zip_longest
 from uuid import UUID
 
 from interlock.domain.requests import Liveness
@@ -53,16 +54,30 @@ class Picker:
     sample: Callable[[Sequence[UUID], int], list[UUID]]
     _resting: dict[UUID, datetime] = field(default_factory=dict[UUID, datetime])
 
-    def pick(self, survey: Survey) -> list[UUID]:
-        """Return some of the actions that may be taken over, in no order."""
+    def pick(self, survey: Survey, known: Container[str]) -> list[UUID]:
+        """Return some of the actions that may be taken over.
+
+        Each target has its turn, so that the actions of one that hangs do not fill every pass; what this node can't send comes
+        last, to be reported.
+
+        Args:
+            survey: what is in flight.
+            known: the targets that this node has.
+        """
         flying = {UUID(one.action_id): one for one in survey.flying}
         self._resting = {one: until for one, until in self._resting.items() if one in flying and survey.at < until}
-        free = [
-            one
-            for one, summary in flying.items()
-            if one not in survey.busy and one not in self._resting and _is_free(summary, survey)
-        ]
-        return self.sample(free, min(len(free), self.at_most))
+        by_target: dict[str, list[UUID]] = {}
+        for one, summary in flying.items():
+            if one not in survey.busy and one not in self._resting and _is_free(summary, survey):
+                by_target.setdefault(summary.target, []).append(one)
+        ours = self._in_turn([ids for target, ids in by_target.items() if target in known])
+        others = self._in_turn([ids for target, ids in by_target.items() if target not in known])
+        return [*ours, *others][: self.at_most]
+
+    def _in_turn(self, queues: list[list[UUID]]) -> list[UUID]:
+        shuffled = [self.sample(ids, min(len(ids), self.at_most)) for ids in queues]
+        rounds = zip_longest(*shuffled)
+        return [one for turn in rounds for one in turn if one is not None]
 
     def rest(self, action_id: UUID, until: datetime) -> None:
         """Leave an action alone until then: it can't go on earlier, or somebody else has it."""

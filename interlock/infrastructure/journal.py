@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, ClassVar, Self, TypeVar, cast
 from uuid import UUID
 
-from eventsourcing.domain import BaseAggregate, CanMutateAggregate
+from eventsourcing.domain import BaseAggregate, CanMutateAggregate, EventSourcingError
 from eventsourcing.persistence import ApplicationRecorder, StoredEvent
 
 from interlock.domain.action import GatedAction
@@ -110,6 +110,7 @@ class Journal(ABC):
 
         Raises:
             JournalUnavailable: nothing was written, as far as could be read back (I8).
+            JournalCorrupt: a name is taken, and the events of what it stands for are gone; nothing was written.
         """
         aggregates: list[BaseAggregate[UUID]] = [aggregate for aggregate in (action, approval) if aggregate is not None]
         events = [event for aggregate in aggregates for event in aggregate.pending_events]
@@ -124,6 +125,7 @@ class Journal(ABC):
         try:
             recorder.insert_events(stored, batch=batch)
         except Moved as moved:
+            self._require_no_empty_name(batch)
             mine = action is not None and moved.aggregate_id == action.id
             return AppendAnswer.ACTION_MOVED if mine else AppendAnswer.APPROVAL_MOVED
         except recorder.errors as error:
@@ -236,6 +238,17 @@ class Journal(ABC):
         if not durable:
             raise JournalUnavailable(f"the journal could not be written: {error}; nothing was written") from error
 
+    def _require_no_empty_name(self, batch: Batch) -> None:
+        """Raise where a name is taken and stands for nothing: whoever looks what became of it would look for ever."""
+        with self._translated("be read"):
+            for name in batch.names:
+                taken_by = self._recorder.named(name.kind, name.digest)
+                if taken_by is not None and not self._recorder.version_of(taken_by):
+                    raise JournalCorrupt(
+                        f"the name of this {name.kind} is taken by {taken_by}, of which there is no event; nothing was sent, run "
+                        "`interlock verify`"
+                    )
+
     def _new_name(self, aggregate: BaseAggregate[UUID]) -> Name | None:
         if not aggregate.pending_events or aggregate.pending_events[0].originator_version != aggregate.INITIAL_VERSION:
             return None
@@ -254,7 +267,13 @@ class Journal(ABC):
     def _project(self, events: Sequence[StoredEvent], aggregate_type: type[A]) -> A | None:
         aggregate: Any = None
         for event in map(self._app.mapper.to_domain_event, events):
-            aggregate = cast("CanMutateAggregate[UUID]", event).mutate(aggregate)
+            try:
+                aggregate = cast("CanMutateAggregate[UUID]", event).mutate(aggregate)
+            except (EventSourcingError, AssertionError) as error:
+                raise JournalCorrupt(
+                    f"event {event.originator_version} of {event.originator_id} does not follow from those before it; nothing "
+                    "was sent, run `interlock verify`"
+                ) from error
         if aggregate is not None and not isinstance(aggregate, aggregate_type):
             raise JournalCorrupt(f"{aggregate.id} is no {aggregate_type.__name__}; nothing was sent, run `interlock verify`")
         return aggregate

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from urllib.parse import urlsplit
 
 from interlock.errors import InvalidConfiguration
@@ -66,6 +67,18 @@ def grant_journal(url: str, role: str) -> None:
 
 def _is_postgres(url: str) -> bool:
     try:
-        return urlsplit(url).scheme in ("postgresql", "postgres")
+        named = urlsplit(url).scheme in ("postgresql", "postgres")
     except ValueError:
         raise InvalidConfiguration("the journal's URL is malformed; nothing was opened") from None
+    if named:
+        _require_psycopg()
+    return named
+
+
+def _require_psycopg() -> None:
+    try:
+        import_module("psycopg")
+    except ImportError as error:
+        raise InvalidConfiguration(
+            "a journal on PostgreSQL needs psycopg 3: install interlock-gate with the extra `postgres`; nothing was opened"
+        ) from error

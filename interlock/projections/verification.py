@@ -276,12 +276,13 @@ class _Check:
                 self.add(FindingKind.APPROVAL, f"action {action_id}", "it was dispatched without a reservation")
 
     def names(self, names: dict[tuple[str, bytes], str]) -> None:
-        expected = dict(self._expected_names())
-        for entry, aggregate_id in expected.items():
+        expected = list(self._expected_names())
+        for entry, aggregate_id in expected:
             if names.get(entry) != aggregate_id:
                 self.add(FindingKind.NAME, f"{entry[0]} {aggregate_id}", f"its name stands for {names.get(entry)}")
+        known = {entry for entry, _ in expected}
         for entry, aggregate_id in names.items():
-            if entry not in expected and aggregate_id not in self.broken:
+            if entry not in known and aggregate_id not in self.broken:
                 self.add(FindingKind.NAME, f"{entry[0]} {aggregate_id}", "a name without its first event")
 
     def _expected_names(self) -> Iterator[tuple[tuple[str, bytes], str]]:

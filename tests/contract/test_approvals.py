@@ -262,16 +262,16 @@ def test_a_revocation_while_somebody_waits_to_try_again_stops_the_next_try(folde
 
 def _of_another_gate(approval: Approval, at: datetime) -> None:
     """Reserve without a look at how the approval stands, as no gate of ours does."""
-    approval.pending_events.append(
-        Approval.Reserved(
-            originator_id=approval.id,
-            originator_version=approval.version + 1,
-            timestamp=at,
-            action_id=f"{approval.version:032x}",
-            amount_minor=1,
-        )
+    reserved: Any = Approval.Reserved
+    event = reserved(
+        originator_id=approval.id,
+        originator_version=approval.version + 1,
+        timestamp=at,
+        action_id=f"{approval.version:032x}",
+        amount_minor=1,
     )
-    approval.pending_events[-1].mutate(approval)
+    event.mutate(approval)
+    approval.pending_events.append(event)
 
 
 @pytest.mark.parametrize("wrong", ["revoked", "expired", "more actions"])

@@ -263,6 +263,22 @@ def test_an_approval_source_that_is_down_is_unreadable(folder: Path) -> None:
         assert fired.receipt.status == "COMMITTED"
 
 
+@pytest.mark.parametrize("answer", [True, {"live": True}, "row-1"], ids=str)
+def test_an_approval_source_that_answers_with_something_else_is_unreadable(answer: Any, folder: Path) -> None:
+    """What is no terms gives no yes, and no error of its own."""
+
+    class Wrong:
+        def read(self, approval_id: str) -> Any:
+            del approval_id
+            return answer
+
+    with _stage(folder) as stage:
+        stage.sources["table"] = Wrong()
+        gate = stage.gate()
+        with Untouched(stage), pytest.raises(PremiseUnreadable):
+            gate.fire("key", stage.world.transfer(), approval=ExternalApproval("table", "row-1"))
+
+
 @pytest.mark.parametrize("how", ["revoked", "expired", "used_up", "no_room"])
 def test_an_approval_that_no_longer_stands_refuses_with_a_receipt(how: str, folder: Path) -> None:
     """Revoked, expired or used up is a fact about the world and not a mistake of the caller."""

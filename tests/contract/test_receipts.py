@@ -12,6 +12,7 @@ import pytest
 
 from interlock import Receipt, Receipts
 from interlock.domain import requests
+from interlock.errors import JournalCorrupt
 from tests.journals import Row, present
 from tests.provider_world import (
     AFTER_SEND,
@@ -289,3 +290,20 @@ def test_one_action_that_cannot_be_read_does_not_keep_the_others_waiting(folder:
         assert {outcome.key for outcome in report.outcomes} == {"older", "newer"}
         assert len(report.failed) == 1
         assert {gate.receipt(key).status for key in ("older", "newer")} == {"COMMITTED"}
+
+
+@pytest.mark.parametrize("removed", ["originator_version = 1", "originator_version = 2", "originator_version > 0"])
+def test_an_action_whose_events_are_gone_is_an_error_of_the_journal(removed: str, folder: Path) -> None:
+    """It is never fired again under its key, nor for ever in vain, and no page of receipts fails because of it."""
+    with Stage(folder / "journal.db", World(PROFILES["keys"])) as stage:
+        for key in ("spoiled", "other"):
+            stage.approve(key)
+            assert stage.actor(key, approval=key).fire().receipt.status == "COMMITTED"
+        spoiled = stage.actor("spoiled").action().id.hex
+        remove = f"DELETE FROM stored_events WHERE originator_id = '{spoiled}' AND {removed}"  # noqa: S608 - our own id
+        assert present.journals.edit(stage.path, remove) > 0
+        gate = stage.gate()
+        with pytest.raises(JournalCorrupt, match="interlock verify"):
+            gate.fire("spoiled", stage.world.transfer(), approval="other")
+        assert len(stage.world.ledger) == 2
+        assert {(receipt.key, receipt.valid) for receipt in gate.receipts().receipts} == {("other", None), ("spoiled", False)}

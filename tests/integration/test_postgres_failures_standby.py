@@ -8,9 +8,11 @@ import pytest
 from harness.postgres.binaries import PostgresUnavailable
 from harness.postgres.databases import postgres_url
 from harness.postgres.server import PostgresServer
+from harness.postgres.wire import Moment
+from harness.proxy import Link
 from interlock import Committed, Receipts, Refused
 from interlock.errors import JournalUnavailable, OutcomeNotRecorded
-from tests.integration.postgres_stage import Background, Stage, once, require_standby, stage_on, wait_until, waiting_pid
+from tests.integration.postgres_stage import APPEND, Background, Stage, once, require_standby, stage_on, wait_until, waiting_pid
 from tests.provider_world import SUBJECT, Actor
 
 
@@ -104,6 +106,25 @@ def test_second_host_is_no_place_for_reads(stage: Stage, standby: PostgresServer
     stage.server.restart()
     assert isinstance(actor.fire(), Committed)
     require_once(stage, actor)
+
+
+def test_standby_that_is_behind_has_not_the_last_word(stage: Stage, standby: PostgresServer) -> None:
+    """The answer to a commit is lost, and the journal's address leads to a standby that has not heard of it: that is not a no."""
+    actor = stage.actor(stage.gate())
+    settle(stage, standby)
+    stage.sql_on(standby, "SELECT pg_wal_replay_pause()")
+
+    def move(link: Link) -> None:
+        stage.proxy.upstream = standby.socket_path
+        link.cut()
+
+    sprung = stage.traps.set(APPEND, Moment.REPLY, move)
+    with pytest.raises(JournalUnavailable, match="not known"):
+        actor.gate.propose(actor.key, stage.world.transfer(), approval=str(actor.approval))
+    assert sprung.is_set()
+    assert actor.exists() is False, "the standby does not know it yet"
+    stage.sql_on(standby, "SELECT pg_wal_replay_resume()")
+    wait_until(actor.exists)
 
 
 # --- what asynchronous replication loses

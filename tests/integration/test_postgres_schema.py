@@ -97,6 +97,13 @@ def test_a_malformed_option_is_refused_and_no_password_is_told(query: str) -> No
     assert "secret" not in repr(parse_url("postgresql://user:secret@h/db"))
 
 
+def test_a_password_that_is_not_escaped_is_refused_and_not_told() -> None:
+    """What stands behind its first @ would be looked for as a host, and quoted by the error."""
+    with pytest.raises(InvalidConfiguration, match="%40") as refused:
+        Gate.open("postgresql://user:first@second@127.0.0.1:1/db")
+    assert "second" not in str(refused.value)
+
+
 def test_the_longest_name_of_a_schema_is_no_other_ones(postgres_url: str, tmp_path: Path) -> None:
     """63 bytes are kept whole: two names that differ in the last one are two journals."""
     for last in "ab":
@@ -123,6 +130,15 @@ def test_a_schema_of_something_else_is_left_alone(postgres_url: str) -> None:
         with pytest.raises(InvalidConfiguration, match="something else"):
             opens(postgres_url)
     assert tables(postgres_url) == {("interlock", "journal")}
+
+
+def test_a_schema_in_which_anybody_may_make_functions_is_refused(postgres_url: str) -> None:
+    """A function of theirs with a name that ours calls would run with the gate's rights: nothing is made there."""
+    run(postgres_url, "GRANT CREATE ON SCHEMA public TO PUBLIC")
+    for opens in (Gate.open, lambda url: schemas.upgrade(parse_url(url))):
+        with pytest.raises(InvalidConfiguration, match="REVOKE CREATE ON SCHEMA public"):
+            opens(with_schema(postgres_url, "public"))
+    assert tables(postgres_url) == set()
 
 
 def test_two_journals_in_one_database_do_not_see_each_other(postgres_url: str, tmp_path: Path) -> None:

@@ -5,11 +5,12 @@ import sqlite3
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from uuid import UUID
+from uuid import UUID, uuid4
 
 import pytest
 
 from interlock import Gate, Receipts
+from interlock.domain.action import GatedAction
 from interlock.domain.records import leaf_hash, record, running_hash, state_digest
 from interlock.infrastructure.sqlite.journal import SQLiteJournal
 from interlock.projections.verification import Verification
@@ -310,6 +311,16 @@ def test_renamed_names_row(journal: Journal) -> None:
     one, other = journal.row("action.committed"), journal.row("action.refused")
     journal.edit(("UPDATE names SET aggregate_id = ? WHERE aggregate_id = ?", (other.aggregate, one.aggregate)))
     assert_named(journal.verify(), "name", f"action {one.aggregate}")
+
+
+def test_second_action_of_one_key(journal: Journal) -> None:
+    """A name that was turned to a second action of the same key, every hash of which is right: the first one is named."""
+    first = journal.row("action.committed")
+    journal.edit(("DELETE FROM names WHERE aggregate_id = ?", (first.aggregate,)))
+    with SQLiteJournal(f"sqlite:///{journal.path}") as opened:
+        action = opened.load_action(UUID(first.aggregate))
+        opened.append(GatedAction.intend(uuid4(), action.intent, action.created_on))
+    assert_named(journal.verify(), "name", f"action {first.aggregate}")
 
 
 def test_journal_of_another_id(journal: Journal) -> None:

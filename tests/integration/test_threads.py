@@ -3,11 +3,13 @@
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from interlock import Gate
+from interlock.domain.sending import NOT_SENT_PAUSES_S
 from tests.integration.processes import AMOUNT_MINOR, WRITE, Kind, World, do_at, nowhere
 
 THREADS = 16
@@ -85,3 +87,10 @@ def test_cap_holds_between_threads(tmp_path: Path) -> None:
         assert gate.verify().valid
     assert outcomes == {"Committed": 3, "Refused": THREADS - 3}
     assert len(world.effects()) == 3
+
+
+def test_a_clock_that_is_set_back_does_not_stretch_a_pause(tmp_path: Path) -> None:
+    """A pause before the next try ends after the longest one that there is, though the clock says hours."""
+    with World(tmp_path).gate() as gate:
+        hours_ahead = gate._driver.clock.now() + timedelta(hours=3)
+        assert gate._driver._seconds_until(hours_ahead) == max(NOT_SENT_PAUSES_S)

@@ -1,4 +1,3 @@
-import importlib.util
 import json
 import math
 import re
@@ -16,9 +15,10 @@ from harness.benchmarks.actions import Load, Round, ratios, run_processes
 from harness.benchmarks.chart import Rate, bars
 from harness.benchmarks.crew import Done
 from harness.benchmarks.machine import Machine, this_machine
+from harness.benchmarks.postgres import CONTESTS, throughput
 from harness.benchmarks.recovery import LIMIT_S, closing_time
 from harness.benchmarks.report import Measure, Report, ratio
-from harness.benchmarks.rounds import Length, Rounds, fitting
+from harness.benchmarks.rounds import Contest, Length, Rounds, fitting
 from harness.benchmarks.timing import BenchmarkFailed, Spread, quiet_median_us, timed_ns
 from harness.case import CaseResult
 from harness.columns.job import Status
@@ -48,10 +48,6 @@ def measure(value: float, limit: float | None) -> Measure:
 def report(*measures: Measure, failures: tuple[str, ...] = ()) -> Report:
     """A run on a quiet machine."""
     return Report(machine=MACHINE, quick=False, measures=measures, failures=failures)
-
-
-def _is_installed(*modules: str) -> bool:
-    return all(importlib.util.find_spec(module) is not None for module in modules)
 
 
 def part(*measures: Measure, failure: str | None = None) -> Part:
@@ -189,6 +185,37 @@ class TestRounds:
         assert fitting(per_s, writers, Length(rounds=1, round_s=0.5)) == actions
 
 
+class TestThroughput:
+    def found(self, **per_s: float) -> dict[Contest, Rounds]:
+        """A run in which everything else does 100 a second."""
+        return {
+            contest: Rounds(
+                [Done(wall_s=1 / (per_s.get(contest.peer, 100.0) if contest.writers == 16 else 100.0), durations_ns=[1000])]
+            )
+            for contest in CONTESTS
+        }
+
+    @pytest.mark.parametrize(
+        ("per_s", "missed"),
+        [
+            ({"raw": 1000, "gate": 250, "stock": 80, "dbos": 50}, []),
+            ({"raw": 1001, "gate": 250, "stock": 80, "dbos": 50}, ["Interlock / raw"]),
+            ({"raw": 1000, "gate": 250, "stock": 84, "dbos": 50}, ["Interlock / eventsourcing"]),
+            ({"raw": 1000, "gate": 250, "stock": 80, "dbos": 51}, ["Interlock / DBOS"]),
+        ],
+    )
+    def test_16_writers_have_to_keep_up(self, per_s: dict[str, float], missed: list[str]) -> None:
+        """With at least a quarter of raw throughput, three times the stock recorder's and five times DBOS's."""
+        measures = throughput(self.found(**per_s))
+        assert [measure.name.partition(",")[0] for measure in measures if measure.verdict == "MISSED"] == missed
+        assert len([measure for measure in measures if measure.limit is not None]) == 3
+
+    def test_every_contest_is_drawn(self) -> None:
+        """Each peer, with each number of writers that it was measured with."""
+        rates = [measure.rate for measure in throughput(self.found()) if measure.rate is not None]
+        assert len({(rate.peer, rate.writers) for rate in rates}) == len(CONTESTS)
+
+
 class TestChart:
     def test_there_is_a_bar_for_each_rate(self) -> None:
         """Its title names peer and rate, in well-formed XML, and higher rates have higher bars."""
@@ -308,10 +335,9 @@ class TestCommand:
         assert "NOT MEASURED: actions: broken" in found.to_markdown()
 
     def test_every_part_can_be_loaded(self) -> None:
-        """Without the peers that only `make bench` installs, everything but what drives them is there."""
+        """Each of them, without the packages that only `make bench` installs."""
         assert list(PARTS) == ["actions", "postgres", "slow-disk", "takeover", "async", "growth", "recovery"]
-        peers = {"postgres", "slow-disk"} if not _is_installed("dbos", "temporalio") else set[str]()
-        assert all(callable(load()) for name, load in PARTS.items() if name not in peers)
+        assert all(callable(load()) for load in PARTS.values())
 
     def test_a_busy_machine_is_named(self) -> None:
         """Where more wanted to run than there are processors, the page says what that does to a ratio."""

@@ -117,13 +117,23 @@ def test_an_approval_without_a_cap_counts_uses_and_no_money() -> None:
     assert held.state_for(ACTION_ID, without_money(), AT) is ApprovalState.LIVE
     held.reserve(OTHER, without_money(), AT)
     held.spend(OTHER, without_money(), AT)
+    (reserved,) = (event for event in held.pending_events if isinstance(event, Approval.Reserved))
+    assert reserved.amount_minor == 0
     assert (held.spent, held.remaining_minor()) == ({OTHER.hex: 0}, None)
     assert held.state_for(ACTION_ID, without_money(), AT) is ApprovalState.USED_UP
+
+
+def test_what_moves_no_money_needs_nothing_of_a_cap() -> None:
+    """It goes on where all of it is spent, as long as a use is left."""
+    held = granted(uses=2)
+    held.spend(OTHER, effect(2000), AT)
+    assert held.state_for(ACTION_ID, without_money(), AT) is ApprovalState.LIVE
 
 
 def test_a_revocation_comes_before_an_expiry_and_says_who_and_why() -> None:
     """Once: a second one changes nothing."""
     held = granted()
+    assert (held.revoked_by, held.revoked_at) == (None, None)
     held.revoke("user:18", "a mistake", AT)
     held.revoke("user:19", "again", later(1))
     assert held.state_for(ACTION_ID, effect(), later(500)) is ApprovalState.REVOKED

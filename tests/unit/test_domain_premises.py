@@ -22,6 +22,7 @@ from interlock.domain.premises import (
     Strict,
     facts_text,
     judge_premise,
+    same,
     unreadable,
 )
 from interlock.errors import InvalidPremise
@@ -101,6 +102,7 @@ def test_an_unreadable_premise_does_not_hold() -> None:
     """It is no conflict either: the protocol waits."""
     reading = unreadable(_premise({"a": 1}), "TimeoutError", AT)
     assert (reading.holds, reading.state, reading.words) == (False, ReadingState.UNREADABLE, "TimeoutError")
+    assert (reading.policy, reading.policy_version, reading.possible, reading.facts_json) == ("strict", 0, "", "{}")
 
 
 @pytest.mark.parametrize("now", [{"a": 2}, {"b": 1}, {"a": None}, {"a": "1"}])
@@ -131,5 +133,44 @@ def test_expectations_add_up() -> None:
 )
 def test_facts_are_written_down_exactly_or_not_at_all(facts: Any) -> None:
     """A number that is none, a large integer, half a letter, an object, a key that is no text."""
-    with pytest.raises(InvalidPremise):
+    with pytest.raises(InvalidPremise, match=r"facts can't be written down exactly: ."):
         facts_text(facts)
+
+
+def test_what_did_not_change_says_nothing() -> None:
+    """There is nothing to say, and nothing to do instead."""
+    reading = judge_premise(_premise({"a": 1}), _premise({"a": 1}), Strict(), PURPOSE)
+    assert (reading.state, reading.words, reading.possible) == (ReadingState.UNCHANGED, "", "")
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_the_order_in_which_a_fact_names_things_is_no_change(turned: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """JSON objects have none."""
+    one, other = {"x": 1, "y": [{"a": 1, "b": 2}]}, {"y": [{"b": 2, "a": 1}], "x": 1}
+    assert same(*((other, one) if turned else (one, other)))
+
+
+@pytest.mark.parametrize("value", [1.5, [1], {"a": 1}, 2**60])
+def test_an_expectation_that_cannot_be_compared_says_which_and_why(value: Any) -> None:
+    """A float, a list, an object, a number that JSON rounds."""
+    with pytest.raises(InvalidPremise, match=r"^amount "):
+        _premise({"amount": 1}).expect(amount=value)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"subject": "\ud800"},
+        {"subject": 7},
+        {"read_at": datetime(2026, 3, 1)},  # noqa: DTZ001 - that is the claim
+        {"read_at": "2026-03-01T00:00:00Z"},
+        {"facts_json": "{"},
+        {"expectations_json": "{"},
+    ],
+    ids=["half a letter", "a number", "no zone", "no time", "no facts", "no expectations"],
+)
+def test_a_premise_that_could_not_be_stored_or_compared_is_not_made(wrong: dict[str, Any]) -> None:
+    """It is refused where it is made."""
+    good = {"target": "world", "subject": "acct_1", "facts_json": "{}", "read_at": AT, "policy": "strict"}
+    with pytest.raises(InvalidPremise):
+        Premise(**{**good, **wrong})

@@ -13,7 +13,7 @@ from interlock.domain.answers import Absent, CannotTell, Done, Found, Settlement
 from interlock.domain.approvals import ApprovalReading, ApprovalState
 from interlock.domain.endings import Ended, Pending, PendingReason
 from interlock.domain.premises import PremiseReading, ReadingState
-from interlock.domain.requests import AppendAnswer, Liveness
+from interlock.domain.requests import AppendAnswer, Liveness, ProbeHolder
 from interlock.errors import (
     ActionMismatch,
     ApprovalNotUsable,
@@ -71,6 +71,8 @@ def test_a_committed_action_costs_two_commits_and_is_checked_right_before_the_fi
     assert outside.kinds == ["FindAction", "NewActionId", "ReadPremises", "LoadApproval", "Append", "StillAt", "Send", "Append"]
     assert [type(event).__name__ for event in outside.appended[0]] == ["Intended", "Claimed", "Dispatched", "Reserved"]
     assert (ended.action.id, ended.action.intent) == (ACTION_ID, intent())
+    assert [(sent.attempt, sent.idempotency_key) for sent in ended.action.dispatches] == [(1, f"il-{ACTION_ID}-1")]
+    assert [event.via for event in outside.events(GatedAction.Committed)] == [Via.FIRST_SEND]
 
 
 def test_a_refused_action_costs_one_commit_and_not_at_recovery() -> None:
@@ -184,6 +186,9 @@ def test_a_claim_is_taken_over_when_its_holder_is_gone_or_its_time_is_up(
     outside.now = later(at_s)
     conclusion = outside.run(protocol.recover(action, gate()))
     claims = outside.events(GatedAction.Claimed)
+    (asked, *_) = (request for request in outside.trace if isinstance(request, ProbeHolder))
+    assert asked.claim is not None
+    assert (asked.action_id, asked.claim.holder) == (ACTION_ID, "gate-0")
     if why is None:
         assert isinstance(conclusion, Pending)
         assert (conclusion.reason, conclusion.retry_at) == (PendingReason.HELD, later(40))

@@ -202,6 +202,13 @@ def test_a_new_key_counts_as_a_send_of_the_pass(sends: int, sent: int) -> None:
     assert (len(recovery.sends), pending.reason) == (sent, SETTLING)
 
 
+def test_a_new_key_is_not_sent_under_again_where_the_pass_has_sent_enough() -> None:
+    """Its window is open, so it could be; the send under the key before counts all the same."""
+    recovery = Recovery(BOTH, LookUp=[absent()] * 4, Send=[Unknown("no answer")] * 3)
+    assert recovery.pends(Doubt(key=KeyState.STORED_FAILURE, sends=1)).words == "the provider gives no answer"
+    assert [sent.attempt for sent in recovery.sends] == [2]
+
+
 @pytest.mark.parametrize(("premises", "reason"), [(UNREADABLE, SETTLING), (CHANGED, None)])
 def test_the_facts_are_read_again_behind_the_closed_door(premises: Any, reason: PendingReason | None) -> None:
     """I4: closing it may have taken a while. What can't be read is waited for, and what changed refuses."""
@@ -336,6 +343,20 @@ def test_a_stored_answer_that_cannot_be_read_is_asked_for_again(answer: Any, rea
     _, pending = used(answer)
     assert isinstance(pending, Pending)
     assert (pending.reason, pending.words) == (reason, words)
+
+
+def test_a_stored_answer_is_not_read_when_its_keys_window_ends_meanwhile() -> None:
+    """The same request would be carried out again then: the window is judged right before the write."""
+    margin_s = 86_400 - 600
+    recovery = Recovery(BURNS, at_s=margin_s - 1, ReadPremises=[CHANGED], Burn=[AlreadyUsed()])
+
+    def pass_time(request: requests.Request[Any]) -> None:
+        if isinstance(request, requests.StillAt):
+            recovery.outside.now = later(margin_s)
+
+    recovery.outside.before = pass_time
+    assert recovery.pends().words == "the stored answer could not be read"
+    assert "Send" not in recovery.outside.kinds
 
 
 def test_a_stored_failure_is_kept_and_leaves_only_the_horizon() -> None:

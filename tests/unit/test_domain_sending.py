@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from interlock.domain import requests
-from interlock.domain.action import Doubt, GatedAction, Via
+from interlock.domain.action import Doubt, GatedAction, SendPurpose, Via
 from interlock.domain.answers import Declined, Done, KeyState, NotSent, Unknown
 from interlock.domain.approvals import Approval
 from interlock.domain.endings import Ended, Pending, PendingReason
 from interlock.domain.requests import Append, AppendAnswer
-from interlock.domain.sending import announce, announce_and_send, pend, send, take_answer
+from interlock.domain.sending import announce, announce_and_send, key_still_deduped, pend, send, take_answer
 from tests.scripted import AT, KEYS, Outside, approval, checked, dispatched, evidence, gate, intended, later
 
 FRESH = Doubt(nothing_sent=True)
@@ -40,6 +40,41 @@ def test_a_claim_outlasts_the_deadline_of_its_send_by_five_seconds(left_s: float
     (sent,) = outside.events(GatedAction.Dispatched)
     assert action.claim is not None
     assert (action.claim.expires_at - sent.deadline_at).total_seconds() >= 5
+
+
+def test_a_claim_says_who_holds_it_and_how_that_is_found_out() -> None:
+    """The gate, where it runs, the handle of its lock, and a term that rises."""
+    sender, action = replace(gate(), lock="lock-1"), dispatched(gate())
+    claim = sender.claim(action, later(1))
+    assert (claim.holder, claim.host, claim.pid, claim.lock) == ("gate-1", "here", 7, "lock-1")
+    assert (claim.term, claim.expires_at) == (2, later(41))
+
+
+@pytest.mark.parametrize(("after_s", "announced"), [(99.9, True), (100, False)])
+def test_nothing_is_announced_under_an_approval_that_expired_since_it_was_read(after_s: float, announced: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """I3: a sender that was paused reads it again; to read a stored answer no approval is needed."""
+    action, outside = intended(), Outside()
+    outside.now = later(after_s)
+    read = checked(action, approval(expires_in_s=100))
+    answer = outside.run(announce(action, gate(), read, 1))
+    assert answer is (AppendAnswer.APPENDED if announced else AppendAnswer.APPROVAL_MOVED)
+    assert bool(outside.appended) is announced
+    assert outside.run(announce(action, gate(), read, 1, SendPurpose.READ_STORED)) is AppendAnswer.APPENDED
+
+
+@pytest.mark.parametrize(("after_s", "deduped"), [(599.9, True), (600, False)])
+def test_a_key_counts_as_deduped_until_its_margin_begins(after_s: float, deduped: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Counted from its first send; and a window that is over keeps a resend from being made, but no first send."""
+    profile = replace(KEYS, dedupe_window_s=1200, send_deadline_s=1000)
+    action = dispatched(gate(profile))
+    action.dispatch(1, SendPurpose.EXECUTE, checked(action).checks, profile, later(300))
+    action.collect_events()
+    assert key_still_deduped(action, 1, profile, later(after_s)) is deduped
+    for fresh_key in (False, True):
+        outside = Outside(Send=[Unknown("no answer")])
+        outside.now = later(after_s)
+        answer = outside.run(send(action, gate(profile), fresh_key=fresh_key))
+        assert isinstance(answer, Unknown if deduped or fresh_key else NotSent)
 
 
 def test_the_approval_is_reserved_in_the_transaction_of_the_send() -> None:
@@ -176,6 +211,9 @@ def test_an_approval_that_is_revoked_between_two_tries_refuses_at_once_and_not_a
     outside.run(announce_and_send(action, gate(), checked(action, held), 1, FRESH))
     (refused,) = outside.events(GatedAction.Refused)
     assert (refused.code, refused.at_recovery, refused.door.value) == ("approval_revoked", False, "nothing-sent")
+    assert refused.possible
+    assert refused.checks is not None
+    assert refused.checks.approval.state.value == "revoked"
 
 
 # --- waiting

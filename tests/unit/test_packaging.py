@@ -37,6 +37,21 @@ def test_the_check_for_lightness_sees_a_heavy_import() -> None:
     assert "stripe" in _top_level_modules_after("import interlock, stripe")
 
 
+def test_a_journal_without_its_driver_says_what_to_install() -> None:
+    """Where psycopg or its libpq is missing, a PostgreSQL URL is an error of ours."""
+    script = """
+import sys
+sys.modules["psycopg"] = None
+import interlock.errors
+try:
+    interlock.Gate.open("postgresql://127.0.0.1/x")
+except interlock.errors.InterlockError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert "extra `postgres`" in done.stdout
+
+
 def test_version_is_the_distributions() -> None:
     """`interlock.__version__` is what the installed distribution says."""
     script = "import interlock, importlib.metadata as m; assert interlock.__version__ == m.version('interlock-gate')"

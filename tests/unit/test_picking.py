@@ -15,6 +15,7 @@ from interlock.domain.requests import Liveness
 from interlock.domain.summary import IN_FLIGHT, ActionSummary
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+KNOWN = frozenset({"t"})
 LATER, EARLIER = NOW + timedelta(seconds=30), NOW - timedelta(seconds=1)
 
 
@@ -44,7 +45,7 @@ def _survey(*flying: ActionSummary, busy: frozenset[UUID] = frozenset(), **liven
 
 
 def _picked(survey: Survey, at_most: int = 100, seed: int = 0) -> list[UUID]:
-    return Picker(at_most, Random(seed).sample).pick(survey)
+    return Picker(at_most, Random(seed).sample).pick(survey, KNOWN)
 
 
 def test_one_question_answers_for_all_actions_of_a_holder() -> None:
@@ -95,7 +96,7 @@ def test_every_action_is_picked_in_the_end() -> None:
     survey = _survey(*(_flying(None, None) for _ in range(100)))
     picker, seen = Picker(10, Random(1).sample), set[UUID]()
     for _ in range(200):
-        seen.update(picker.pick(survey))
+        seen.update(picker.pick(survey, KNOWN))
     assert len(seen) == 100
 
 
@@ -105,5 +106,22 @@ def test_what_rests_takes_nobodys_place() -> None:
     picker = Picker(1, Random(0).sample)
     flying = (_flying(None, None, waiting), _flying(None, None, ready))
     picker.rest(waiting, LATER)
-    assert [picker.pick(_survey(*flying)) for _ in range(20)] == [[ready]] * 20
-    assert picker.pick(Survey(at=LATER, flying=flying[:1], liveness={})) == [waiting]
+    assert [picker.pick(_survey(*flying), KNOWN) for _ in range(20)] == [[ready]] * 20
+    assert picker.pick(Survey(at=LATER, flying=flying[:1], liveness={}), KNOWN) == [waiting]
+
+
+def test_a_provider_that_hangs_does_not_fill_every_pass() -> None:
+    """Each target has its turn: of 500 actions of one and two of another, the two are in the first pass, at its beginning."""
+    many = [_flying(None, None) for _ in range(500)]
+    few = [replace(_flying(None, None), target="healthy") for _ in range(2)]
+    picked = Picker(25, Random(3).sample).pick(_survey(*many, *few), frozenset({"t", "healthy"}))
+    assert {UUID(one.action_id) for one in few} <= set(picked[:4])
+
+
+def test_what_this_node_cannot_send_comes_last() -> None:
+    """1,500 actions of a target that is not here keep no action waiting of one that is; they fill what is left of the pass."""
+    foreign = [replace(_flying(None, None), target="elsewhere") for _ in range(1_500)]
+    own = _flying(None, None)
+    picked = Picker(25, Random(4).sample).pick(_survey(*foreign, own), KNOWN)
+    assert picked[0] == UUID(own.action_id)
+    assert len(picked) == 25

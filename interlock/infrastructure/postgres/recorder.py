@@ -26,6 +26,7 @@ LAST_WORD_S = 5.0
 
 _EVENT_TYPES, _NAME_TYPES, _EXPECTED_TYPES = ("uuid", "integer", "text", "bytea"), ("text", "bytea", "uuid"), ("uuid", "integer")
 _END_SESSION = "SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity(%s) WHERE backend_start = %s"
+_HELD = "SELECT pg_is_in_recovery(), (SELECT state FROM stored_events WHERE originator_id = %s AND originator_version = %s)"
 _COMMIT_NOTHING = "SELECT pg_logical_emit_message(true, 'interlock', '')"
 _NOT_KNOWN = "it was lost in the middle of a write: whether that was written is not known"
 _NO_SUMMARY = (None,) * len(SUMMARY_COLUMNS)
@@ -138,10 +139,15 @@ class Recorder(ApplicationRecorder):
         return int(rows[0][0] or 0)
 
     def holds(self, event: StoredEvent) -> bool:
-        """Whether exactly this event is stored: its salt is random, so equal bytes are our own (I8)."""
-        sql = "SELECT state FROM stored_events WHERE originator_id = %s AND originator_version = %s"
-        rows = self._rows(sql, (event.originator_id, event.originator_version))
-        if not rows or rows[0][0] != event.state:
+        """Whether exactly this event is stored: its salt is random, so equal bytes are our own (I8).
+
+        Raises:
+            JournalUnavailable: the server is a standby, which may not have heard of it yet.
+        """
+        ((behind, state),) = self._rows(_HELD, (event.originator_id, event.originator_version))
+        if behind:
+            raise JournalUnavailable(f"the server is a standby now, and {_NOT_KNOWN}")
+        if state != event.state:
             return False
         # The lost session may have been ended while it waited for a standby that has to have it too, and what it wrote is seen
         # all the same. A commit after it waits for both.

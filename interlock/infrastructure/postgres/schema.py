@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import resources
 from typing import NamedTuple
 
@@ -43,10 +45,7 @@ def create_or_check(options: DatabaseOptions, *, create: bool) -> str:
         JournalUnavailable: the server can't be asked.
     """
     try:
-        with connect(options) as connection:
-            _require_server(connection)
-            with connect(options) as other:
-                require_own_session(connection, other)
+        with _own_session(options) as connection:
             version = _version(connection, options.schema)
             if version == 0 and not create:
                 raise InvalidConfiguration(f"there is no journal in schema {options.schema!r}; nothing was written")
@@ -75,8 +74,7 @@ def upgrade(options: DatabaseOptions) -> tuple[int, int]:
         JournalUnavailable: the server can't be asked, or the role may not change the schema.
     """
     try:
-        with connect(options) as connection:
-            _require_server(connection)
+        with _own_session(options) as connection:
             before = _version(connection, options.schema)
             _apply(connection, options.schema)
             _adopt(connection)
@@ -101,11 +99,21 @@ def grant(options: DatabaseOptions, role: str) -> None:
         "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {to}",
     )
     try:
-        with connect(options) as connection, connection.transaction():
+        with _own_session(options) as connection, connection.transaction():
             for statement in statements:
                 connection.execute(sql.SQL(statement).format(schema=schema, to=to))
     except psycopg.Error as error:
         raise JournalUnavailable(f"no rights could be given to {role!r}: {str(error).strip()}; nothing was changed") from error
+
+
+@contextmanager
+def _own_session(options: DatabaseOptions) -> Generator[Connection]:
+    """Give a connection whose session is nobody else's, to a server that is new enough."""
+    with connect(options) as connection:
+        _require_server(connection)
+        with connect(options) as other:
+            require_own_session(connection, other)
+        yield connection
 
 
 def _apply(connection: Connection, schema: str) -> None:
@@ -133,9 +141,14 @@ def _version(connection: Connection, schema: str) -> int:
     """Return the version of the journal that is there, 0 where there is none.
 
     Raises:
-        InvalidConfiguration: the schema holds something else.
+        InvalidConfiguration: the schema holds something else, or anybody may add to it.
         JournalTooNew: it is a newer one.
     """
+    if _one(connection, _ANYBODYS, (schema,)):
+        raise InvalidConfiguration(
+            f"anybody may make functions in the schema {schema!r}, which the journal would call with its own rights; nothing "
+            f"was written. Run `REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC`, or give the journal a schema of its own"
+        )
     tables = {
         str(row[0]) for row in connection.execute("SELECT tablename FROM pg_tables WHERE schemaname = %s", (schema,)).fetchall()
     }
@@ -150,6 +163,14 @@ def _version(connection: Connection, schema: str) -> int:
             "nothing was read or written, upgrade interlock-gate"
         )
     return version
+
+
+_ANYBODYS = """
+    SELECT EXISTS (
+        SELECT FROM pg_namespace, aclexplode(coalesce(nspacl, acldefault('n', nspowner))) AS right_of
+        WHERE nspname = %s AND right_of.privilege_type = 'CREATE' AND right_of.grantee = 0
+    )
+"""
 
 
 def _require_server(connection: Connection) -> None:
@@ -199,7 +220,7 @@ def _adopt(connection: Connection) -> None:
             )
 
 
-def _one(connection: Connection, statement: str) -> object:
-    row = connection.execute(statement.encode()).fetchone()
+def _one(connection: Connection, statement: str, values: tuple[object, ...] = ()) -> object:
+    row = connection.execute(statement.encode(), values).fetchone()
     assert row is not None, "it returns one row"
     return row[0]

@@ -243,7 +243,7 @@ def _sends_what_was_never_sent(frame: FrameType) -> bool:
 
 
 def _frames(run: Any) -> Iterator[FrameType]:
-    while isinstance(run, GeneratorType) and (frame := run.gi_frame) is not None:
+    while (frame := getattr(run, "gi_frame", None)) is not None:
         yield frame
         run = run.gi_yieldfrom
 

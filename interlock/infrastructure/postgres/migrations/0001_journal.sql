@@ -116,7 +116,7 @@ BEGIN
     END IF;
     -- An asserted approval has no row that could conflict, so its writers stand in line, and nobody else's.
     IF approval IS NOT NULL THEN
-        PERFORM pg_advisory_xact_lock(hashtextextended(approval::text, 0));
+        PERFORM pg_advisory_xact_lock(hashtextextended(approval::text, 0::bigint));
     END IF;
     FOR i IN 1 .. cardinality(expected_ids) LOOP
         SELECT originator_version, leaf_hash INTO head_version, head_leaf FROM stored_events

@@ -31,7 +31,7 @@ BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
         RAISE EXCEPTION 'interlock: the journal is written in read committed transactions only';
     END IF;
-    IF NOT pg_try_advisory_xact_lock(hashtextextended('positions' || (SELECT log FROM journal), 0)) THEN
+    IF NOT pg_try_advisory_xact_lock(hashtextextended('positions' || (SELECT log FROM journal), 0::bigint)) THEN
         RETURN 0;
     END IF;
     SELECT * INTO last FROM positions ORDER BY position DESC LIMIT 1;
