@@ -211,7 +211,8 @@ class AsyncGate:
         `GateConfig.recover_batch` of the actions that nobody is at work on.
 
         Args:
-            on_pass: is called with the report of each pass that worked on anything, to count or to log it, on a thread.
+            on_pass: is called with the report of each pass that can't use the journal, once until it is back, or that
+                worked on anything, to count or to log it, on a thread.
         """
         await self._driver.run(self._operations.recover_forever(on_pass))
 

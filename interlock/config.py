@@ -19,6 +19,7 @@ class GateConfig:
             and got on with it, is followed by the next one at once.
         async_threads: how many threads an `AsyncGate` has at the most: so many actions can be in the middle of a commit, or of
             a send by a sync target, at once. Others wait for a thread, and nothing of theirs is written or sent meanwhile.
+            A sync target that waits for another call of the same gate holds one meanwhile: enough of them wait for ever.
 
     Raises:
         InvalidConfiguration: a figure that is not positive.

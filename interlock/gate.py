@@ -194,7 +194,8 @@ class Gate(JournalReader):
         `GateConfig.recover_batch` of the actions that nobody is at work on.
 
         Args:
-            on_pass: is called with the report of each pass that worked on anything, to count or to log it.
+            on_pass: is called with the report of each pass that can't use the journal, once until it is back, or that
+                worked on anything, to count or to log it.
         """
         self._driver.run(self._operations.recover_forever(on_pass))
 

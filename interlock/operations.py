@@ -144,15 +144,21 @@ class Operations:
     def recover_forever(self, on_pass: Callable[[Report], None] | None) -> Protocol[None]:
         """Recover again and again until the gate is stopped, sharing the work with every other node that does so."""
         picker = Picker(self._config.recover_batch, random.Random().sample)  # noqa: S311 - jitter is no secret
+        was_down = False
         while True:
             pause_s = self._config.recover_every_s
             try:
                 report = yield from self._share(picker)
                 yield from _give_positions()
+                was_down = False
             except GateClosed:
                 return
-            except JournalError:
-                report = Report((), {}, {})  # the journal may be back at the next pass, and until then nothing is sent
+            except JournalError as error:
+                # The journal may be back at the next pass, and until then nothing is sent. It is said once.
+                report = Report((), {}, {} if was_down else {"": error})
+                if not was_down:
+                    _LOG.warning("recover_forever can't use the journal, and tries again: %s", type(error).__qualname__)
+                was_down = True
             except Exception as error:  # noqa: BLE001 - what nobody foresaw must not end the service without a word
                 _LOG.error("a pass of recover_forever failed, and is tried again: %s", type(error).__qualname__)
                 report = Report((), {}, {"": error})

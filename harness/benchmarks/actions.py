@@ -49,8 +49,8 @@ class Load:
 # one alone, and their 99th percentile a thousand times that. What standing in line costs shows in the mean.
 LOADS = (
     Load(processes=1, rounds=25, actions=60, limited="median", limit=3.0),
-    Load(processes=4, rounds=15, actions=30, limited="mean", limit=6.0),
-    Load(processes=16, rounds=8, actions=15, limited="mean", limit=6.0),
+    Load(processes=4, rounds=12, actions=25, limited="mean", limit=6.0),
+    Load(processes=16, rounds=6, actions=12, limited="mean", limit=6.0),
 )
 QUICK_LOADS = (
     Load(processes=1, rounds=5, actions=30, limited="median", limit=3.0),

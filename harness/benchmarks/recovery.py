@@ -13,7 +13,7 @@ from harness.scenarios import SCENARIOS, Scenario
 from harness.world import LocalWorld
 
 LIMIT_S = 2.0
-REPETITIONS = 5
+REPETITIONS = 3
 
 
 def measure_recovery(*, quick: bool) -> list[Measure]:

@@ -114,11 +114,12 @@ def _run_with(defect: Defect, schedules: int) -> Run:
         defect.apply(root)
         run = _run(root, defect, defect.tests, one_of_each=_shows_on_one(defect))
         if schedules and defect.file.startswith(_IN_THE_CRASH_KIT):
-            run = replace(run, schedules=_schedules_until_found(root, schedules))
+            run = replace(run, schedules=schedules_until_found(root, schedules))
         return run
 
 
-def _schedules_until_found(root: Path, schedules: int) -> int | None:
+def schedules_until_found(root: Path, schedules: int) -> int | None:
+    """Return how many random schedules of the crash kit it takes, on that copy; None where so many find nothing."""
     command = [sys.executable, "-m", "harness.crash_test", "--until-found", "--schedules", str(schedules)]
     environment = {**os.environ, "PYTHONPATH": str(root), "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(command, cwd=root, env=environment, capture_output=True, text=True, check=False)

@@ -125,8 +125,9 @@ class Journal(ABC):
         try:
             recorder.insert_events(stored, batch=batch)
         except Moved as moved:
-            self._require_no_empty_name(batch)
             mine = action is not None and moved.aggregate_id == action.id
+            if mine or action is None:
+                self._require_no_empty_name(batch)
             return AppendAnswer.ACTION_MOVED if mine else AppendAnswer.APPROVAL_MOVED
         except recorder.errors as error:
             self._read_back(recorder, stored, error)

@@ -1,8 +1,11 @@
 """Recovery as a service: every node runs it, none leads, and a pass is bounded."""
 
 import asyncio
+import sqlite3
 import threading
+import time
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,6 +13,7 @@ import pytest
 
 from harness.herd import run
 from interlock import Answer, AsyncGate, Done, Evidence, Gate, GateConfig, Money, Report, Settlement, target
+from interlock.errors import JournalUnavailable
 from interlock.functions import FunctionTarget
 from interlock.infrastructure.opening import open_journal
 
@@ -98,6 +102,28 @@ def test_a_pass_works_on_no_more_than_its_bound(url: str) -> None:
         assert sorted(provider.sent, key=int) == [str(number) for number in range(60)]
         assert max(len(report.outcomes) for report in service.reports) == 10
         assert not gate.receipts(status="IN_FLIGHT").receipts
+
+
+def test_a_journal_that_is_down_is_said_once_and_the_service_goes_on(tmp_path: Path) -> None:
+    """The first pass that can't use it reports that, those after it do not, and the one that can works on what there is."""
+    path = tmp_path / "journal.db"
+    provider = Provider()
+    pay_out = provider.target()
+    with (
+        Gate.open(f"sqlite:///{path}", targets=[pay_out], config=GateConfig(recover_every_s=0.01)) as gate,
+        closing(sqlite3.connect(path, isolation_level=None, timeout=LONGEST_S)) as editor,
+    ):
+        _propose(gate, pay_out, 1)
+        editor.execute("ALTER TABLE receipts RENAME TO away")
+        service = Service(gate, lambda: bool(provider.sent))
+        while not service.reports:
+            time.sleep(0.001)
+        time.sleep(0.1)  # for some more passes
+        editor.execute("ALTER TABLE away RENAME TO receipts")
+        service.await_done()
+        first, *others = service.reports
+        assert isinstance(first.failed[""], JournalUnavailable)
+        assert [len(report.outcomes) for report in others] == [1]
 
 
 def test_what_a_living_gate_is_at_work_on_is_left_to_it(url: str) -> None:

@@ -36,7 +36,7 @@ DEADLINE_S = 1.0
 REFUND_DEADLINE_S = 3.0
 MARGIN_S = 5.0
 """The shortest time to live that the configuration allows is this much longer: what a test has to wait for."""
-APPEND = "SQLiteJournal.append"
+APPEND = "Journal.append"
 LAST_CHECK = "Wire.before_write"
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from harness.crash_test import batches, simulated
+from harness.crash_test import batches, simulated, until_found
 from interlock.testing import PROFILES, SimulatedProvider, SimulatedTarget, WorldClock
 
 SCHEDULES = 70
@@ -47,6 +47,11 @@ def test_batches_play_every_schedule_once() -> None:
     seeds = [(batch.profile, seed) for batch in shared for seed in range(batch.seed, batch.seed + batch.schedules)]
     assert len(seeds) == len(set(seeds)) == 20_011
     assert {batch.profile for batch in shared} == set(PROFILES)
+
+
+def test_where_nothing_is_wrong_nothing_is_found() -> None:
+    """However many schedules are played until something is."""
+    assert until_found(len(PROFILES), seed=0) is None
 
 
 def test_simulated_target_is_what_its_provider_is() -> None:

@@ -80,6 +80,24 @@ def test_a_defect_that_breaks_nothing_survives() -> None:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lookup-before-the-door-only",
+        "burn-not-judged-again-when-it-is-answered",
+        "key-window-counted-from-the-last-send",
+    ],
+)
+def test_a_thousand_drawn_schedules_find_what_needs_the_right_moment(name: str) -> None:
+    """Each needs a gate that stands still, or comes back, while just the right time passes: the draw has to go there."""
+    (defect,) = (one for one in CATALOGUE if one.name == name)
+    with runner.copy_of_repository() as root:
+        defect.apply(root)
+        assert runner.schedules_until_found(root, 1_000) is not None
+
+
+@pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_every_defect_is_caught(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """With any one of them in the library, the suite is red."""

@@ -162,7 +162,7 @@ def parse_url(url: str) -> DatabaseOptions:
     except psycopg.Error as error:
         raise InvalidConfiguration(f"the journal's URL is malformed: {type(error).__name__}; nothing was opened") from None
     if address.count("@") > 1:  # or whoever fails to find that host would quote half of the password
-        raise InvalidConfiguration("the password in the journal's URL holds an @; write it as %40; nothing was opened")
+        raise InvalidConfiguration("the user or password in the journal's URL holds an @; write it as %40; nothing was opened")
     # Of several hosts one is written to. Another one, found while that is busy, would answer with what was true a while ago.
     several = {"target_session_attrs": "read-write"} if "," in str(given.get("host") or given.get("hostaddr") or "") else {}
     return DatabaseOptions(

@@ -12,6 +12,9 @@ FAMILIES: dict[str, Faults] = {
     "late request, revocation": Faults(orphans=1, locks_are_lost=False, resolve=False),
     "late request, lost lock": Faults(orphans=1, revocations=False, resolve=False),
     "revocation, lost lock, person": Faults(orphans=0),
+    "late request": Faults(orphans=1, revocations=False, locks_are_lost=False, resolve=False),
+    "revocation": Faults(orphans=0, locks_are_lost=False, resolve=False),
+    "lost lock": Faults(orphans=0, revocations=False, resolve=False),
     "expiry after 1": Faults(orphans=1, revocations=False, resolve=False, expires_after=1),
     "expiry after 2": Faults(orphans=1, revocations=False, resolve=False, expires_after=2),
     "expiry after 3": Faults(orphans=1, revocations=False, resolve=False, expires_after=3),
@@ -22,8 +25,8 @@ FAMILIES: dict[str, Faults] = {
     "journal failures": Faults(orphans=1, revocations=False, locks_are_lost=False, resolve=False, journal=True),
 }
 """By name. In all of them workers may be killed or paused anywhere, answers may be lost, and the provider may say no or fail."""
-APART = ("late request, revocation", "late request, lost lock", "revocation, lost lock, person")
-"""What everything is split into where all of it together is too much: two faults of each kind at a time."""
+APART = ("revocation, lost lock, person", "late request, lost lock", "late request, revocation")
+"""What everything is split into where all of it together is too much."""
 
 
 def families_of(profile: SmallProfile) -> tuple[str, ...]:

@@ -111,6 +111,7 @@ class Tables:
         self._surroundings: Parts[Surroundings] = Parts()
         self.scenes: Lazy[int, Scene] = Lazy(self._scene)
         self._moves: Lazy[int, tuple[Move, ...]] = Lazy(self._moves_of)
+        self._local_moves: Lazy[tuple[int, int, int], tuple[Move, ...]] = Lazy(self._local_moves_of)
         self._renumbered: Lazy[tuple[str, int, int], Renumbered] = Lazy(self._renumbering)
         self._may_still_send: Lazy[int, bool] = Lazy(world.may_still_send)
         self._ages: Lazy[int, int] = Lazy(world.age_of)
@@ -174,17 +175,29 @@ class Tables:
         return State(at.journal, at.provider, at.bad, (idle, idle), at.orphans)
 
     def _moves_of(self, key: int) -> tuple[Move, ...]:
-        here, worker = self._with_idle_workers(key >> BITS), key & MASK
-        alone = here._replace(workers=(worker, self.world.idle))
-        moves: list[Move] = []
+        here, worker = self._surroundings.values[key >> BITS], key & MASK
+        if self.world.minds_the_provider(here.journal, worker):
+            return tuple(self._steps_of(here, worker))
+        # Whatever it does leaves the provider and the late requests as they are, and is the same beside all of them.
+        known = self._local_moves[worker, here.journal, here.bad]
+        return tuple(move._replace(there=self._beside(here, move.there)) for move in known)
+
+    def _local_moves_of(self, key: tuple[int, int, int]) -> tuple[Move, ...]:
+        worker, journal, bad = key
+        return tuple(self._steps_of(Surroundings(journal, 0, bad, 0), worker))
+
+    def _beside(self, here: Surroundings, there: int) -> int:
+        return self._surroundings.number(here._replace(journal=self._surroundings.values[there].journal))
+
+    def _steps_of(self, here: Surroundings, worker: int) -> Iterator[Move]:
+        alone = State(here.journal, here.provider, here.bad, (worker, self.world.idle), here.orphans)
         for step in self.world.steps_of_worker(alone, FIRST):
             after = step.state
             mine = self.world.settled(after.journal, FIRST, after.workers[FIRST])
             touched = step.other or after.journal != here.journal
             others = self._renumbered[step.other, after.journal, SECOND] if touched else None
-            moves.append(Move(self._number_of(after), mine, others, bool(step.fault), step.violation))
+            yield Move(self._number_of(after), mine, others, bool(step.fault), step.violation)
         assert len(self.world.workers.values) <= MASK, "a worker's number has outgrown its bits"
-        return tuple(moves)
 
     def _scene(self, number: int) -> Scene:
         world, state = self.world, self._with_idle_workers(number)

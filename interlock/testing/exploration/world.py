@@ -121,6 +121,13 @@ class World(Registry):
             there = State(after.journal, after.provider, after.bad, workers, after.orphans)
             yield Step(step.words, step.fault, there, step.violation)
 
+    def minds_the_provider(self, journal: int, number: int) -> bool:
+        """Whether what a worker may do next depends on the provider, or on the late requests, and not on the journal alone."""
+        worker = self.workers.values[number]
+        if not worker.run:
+            return self.journals.facts[journal].status is Status.AMBIGUOUS  # a person, and a look again, go by what is there
+        return bool(worker.air) or isinstance(self.runs.requests[worker.run], Burn | LookUp)
+
     def affected(self, number: int, how: str) -> int:
         """Return the number of a worker after somebody else has written to the action (`outdated`), or has died (`bereft`)."""
         key = (how, number)
