@@ -140,12 +140,14 @@ def _targets(arguments: argparse.Namespace) -> list[Target[Any]]:
 
 
 def _targets_at(place: str) -> list[Target[Any]]:
-    from interlock.domain.ports import Target
+    from interlock.domain.ports import AsyncTarget, Target
     from interlock.errors import InvalidConfiguration
 
     found = _load(place)
     several: Iterable[object] = cast("Iterable[object]", found) if isinstance(found, Iterable) else [found]
     targets = list(several)
+    if any(isinstance(target, AsyncTarget) for target in targets):
+        raise InvalidConfiguration(f"a target of {place} has to be awaited, which this command can't; recover with an AsyncGate")
     if not targets or not all(isinstance(target, Target) for target in targets):
         raise InvalidConfiguration(f"{place} is no target, nor several, nor a function without arguments that returns them")
     return cast("list[Target[Any]]", targets)
