@@ -100,8 +100,7 @@ def opening(stage: AnyStage, choose: Choose) -> Iterator[Step]:
     fault = choose((Fault.LATE, Fault.LATE, Fault.LOST_ANSWER, Fault.LOST_REQUEST, None))
     if fault is not None:
         yield Arm(Call.SEND, fault)
-    if choose((True, False, False)):
-        yield from _one(ArmProvider, stage, choose)
+    yield from _one(choose((ArmProvider, Arm, Arm, None, None)), stage, choose)
     yield Fire("A", "1", choose((BEFORE_SEND, AFTER_SEND, AFTER_SEND, None)))
     if "A" in stage.running() and choose((True, False)):
         yield Crash("A")

@@ -58,7 +58,7 @@ class Faults:
             "premises that change": self.premises_change,
             "failed reads": self.reads,
             "journal failures": self.journal,
-            f"approval expires after {self.expires_after} ticks": self.expires_after is not None,
+            f"an approval that expires at tick {self.expires_after}": self.expires_after is not None,
             "evidence that disagrees": self.disagreements,
             "a key forgotten inside its window": self.keys_are_forgotten,
         }
