@@ -61,8 +61,8 @@ DEFECTS = (
         name="pass-without-a-bound",
         breaks=(SERVICE,),
         file=_PICKING,
-        old="return self.sample(free, min(len(free), self.at_most))",
-        new="return self.sample(free, len(free))",
+        old="return [*ours, *others][: self.at_most]",
+        new="return [*ours, *others]",
         tests=(_PICKING_TEST,),
     ),
     Defect(

@@ -317,12 +317,14 @@ def programs() -> Binaries:
 
 
 @pytest.fixture
-def older_cluster() -> Iterator[PostgresServer]:
-    """A cluster that has seen many transactions."""
+def older_cluster(postgres_url: str) -> Iterator[PostgresServer]:
+    """A cluster that has seen many more transactions than the one of the other tests."""
+    (seen,) = run(postgres_url, "SELECT pg_current_xact_id()::text::bigint")[-1]
     with PostgresServer.start(in_memory=True) as server:
         with psycopg.connect(server.url(), autocommit=True) as connection:
-            for _ in range(3000):
-                connection.execute("SELECT pg_current_xact_id()")
+            connection.execute(
+                f"DO $$ BEGIN FOR i IN 1..{seen + 3000} LOOP COMMIT; PERFORM pg_current_xact_id(); END LOOP; END $$"
+            )
         yield server
 
 
