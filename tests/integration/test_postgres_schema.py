@@ -322,9 +322,8 @@ def older_cluster(postgres_url: str) -> Iterator[PostgresServer]:
     (seen,) = run(postgres_url, "SELECT pg_current_xact_id()::text::bigint")[-1]
     with PostgresServer.start(in_memory=True) as server:
         with psycopg.connect(server.url(), autocommit=True) as connection:
-            connection.execute(
-                f"DO $$ BEGIN FOR i IN 1..{seen + 3000} LOOP COMMIT; PERFORM pg_current_xact_id(); END LOOP; END $$"
-            )
+            burn = f"DO $$ BEGIN FOR i IN 1..{seen + 3000} LOOP COMMIT; PERFORM pg_current_xact_id(); END LOOP; END $$"
+            connection.execute(burn.encode())
         yield server
 
 
