@@ -101,6 +101,36 @@ class SummaryFilter:
     max_amount_minor: int | None = None
 
 
+_COMPARED = {
+    "status": "status =",
+    "approval_id": "approval_id =",
+    "target": "target =",
+    "attention": "attention =",
+    "intended_from": "intended_at >=",
+    "intended_until": "intended_at <",
+    "min_amount_minor": "amount_minor >=",
+    "max_amount_minor": "amount_minor <=",
+}
+
+
+def clauses_of(conditions: SummaryFilter, *, mark: str, marked: str) -> tuple[list[str], list[Any]]:
+    """Return the conditions as SQL, and the values that they are given.
+
+    Args:
+        conditions: what has to hold.
+        mark: what stands for a value.
+        marked: the condition of the index on what wants attention, as the database has it.
+    """
+    given = {name: value for name in _COMPARED if (value := getattr(conditions, name)) is not None}
+    clauses = [f"{_COMPARED[name]} {mark}" for name in given]
+    # A partial index is used only where the query says the index's own condition; nothing is concluded from a parameter.
+    if conditions.status not in (None, "COMMITTED"):
+        clauses.append("status <> 'COMMITTED'")
+    if conditions.attention:
+        clauses.append(marked)
+    return clauses, list(given.values())
+
+
 class JournalRecorder(Protocol):
     """What the journal asks of a database; beside it stands what `eventsourcing` asks of its recorders."""
 

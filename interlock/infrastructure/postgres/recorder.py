@@ -19,7 +19,7 @@ from interlock.domain.cursors import Cursor
 from interlock.domain.summary import ActionSummary
 from interlock.errors import JournalUnavailable
 from interlock.infrastructure.postgres.connections import Connection, Connections
-from interlock.infrastructure.recording import SUMMARY_COLUMNS, Backlog, Batch, Moved, StoredRow, SummaryFilter
+from interlock.infrastructure.recording import SUMMARY_COLUMNS, Backlog, Batch, Moved, StoredRow, SummaryFilter, clauses_of
 
 LAST_WORD_S = 5.0
 """For how long a session whose answer was lost is waited for before it is known what it wrote."""
@@ -156,11 +156,11 @@ class Recorder(ApplicationRecorder):
 
     def summaries(self, conditions: SummaryFilter, *, limit: int, after: str | None, newest_first: bool) -> list[ActionSummary]:
         """Return a page of summaries, ordered by the time of the action's first event."""
-        where, values = _where(conditions)
+        clauses, values = clauses_of(conditions, mark="%s", marked="attention")
         if after is not None:
-            where.append("action_id < %s" if newest_first else "action_id > %s")
+            clauses.append("action_id < %s" if newest_first else "action_id > %s")
             values.append(UUID(after))
-        clause = f"WHERE {' AND '.join(where)} " if where else ""
+        clause = f"WHERE {' AND '.join(clauses)} " if clauses else ""
         order = "DESC" if newest_first else "ASC"
         sql = f"SELECT {{}} FROM receipts {clause}ORDER BY action_id {order} LIMIT %s"
         try:
@@ -364,26 +364,3 @@ def _one(cursor: psycopg.Cursor[tuple[Any, ...]]) -> Any:
     row = cursor.fetchone()
     assert row is not None, "it returns one row"
     return row[0]
-
-
-_CONDITIONS = {
-    "status": "status = %s",
-    "approval_id": "approval_id = %s",
-    "target": "target = %s",
-    "attention": "attention = %s",
-    "intended_from": "intended_at >= %s",
-    "intended_until": "intended_at < %s",
-    "min_amount_minor": "amount_minor >= %s",
-    "max_amount_minor": "amount_minor <= %s",
-}
-
-
-def _where(conditions: SummaryFilter) -> tuple[list[str], list[Any]]:
-    given = {name: value for name in _CONDITIONS if (value := getattr(conditions, name)) is not None}
-    where = [_CONDITIONS[name] for name in given]
-    # A prepared statement's generic plan can't conclude a partial index's condition from a parameter.
-    if conditions.status not in (None, "COMMITTED"):
-        where.append("status <> 'COMMITTED'")
-    if conditions.attention:
-        where.append("attention")
-    return where, list(given.values())

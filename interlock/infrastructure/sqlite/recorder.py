@@ -16,7 +16,7 @@ from interlock.domain.action import GatedAction
 from interlock.domain.cursors import Cursor
 from interlock.domain.records import leaf_hash, record, running_hash, state_digest
 from interlock.domain.summary import ActionSummary
-from interlock.infrastructure.recording import SUMMARY_COLUMNS, Backlog, Batch, Moved, Name, StoredRow, SummaryFilter
+from interlock.infrastructure.recording import SUMMARY_COLUMNS, Backlog, Batch, Moved, Name, StoredRow, SummaryFilter, clauses_of
 from interlock.infrastructure.sqlite.connections import Datastore
 
 _CHANGING = ("version", "key", "status", "via", "code", "attention", "claim_lock", "claim_expires_at", "changed_at")
@@ -101,15 +101,15 @@ class Recorder(SQLiteApplicationRecorder):
 
     def summaries(self, conditions: SummaryFilter, *, limit: int, after: str | None, newest_first: bool) -> list[ActionSummary]:
         """Return a page of summaries, ordered by the time of the action's first event."""
-        where, values = _where(conditions)
+        clauses, values = clauses_of(conditions, mark="?", marked="attention = 1")
         if after is not None:
-            where.append("action_id < ?" if newest_first else "action_id > ?")
+            clauses.append("action_id < ?" if newest_first else "action_id > ?")
             values.append(after)
-        clause = f"WHERE {' AND '.join(where)} " if where else ""
+        clause = f"WHERE {' AND '.join(clauses)} " if clauses else ""
         order = "DESC" if newest_first else "ASC"
         sql = f"SELECT {', '.join(SUMMARY_COLUMNS)} FROM receipts {clause}ORDER BY action_id {order} LIMIT ?"
         with self.datastore.reading() as cursor:
-            return [_summary(row) for row in cursor.execute(sql, (*values, limit))]
+            return [_summary(row) for row in cursor.execute(sql, (*_as_stored(values), limit))]
 
     def replace_summaries(self, derive: Callable[[list[StoredEvent]], ActionSummary | None]) -> int:
         """Derive all summaries again from the events, in one transaction; return how many actions there are."""
@@ -193,8 +193,12 @@ def _stored_events(rows: Iterable[Any]) -> list[StoredEvent]:
 
 def _summary_values(summary: ActionSummary) -> tuple[Any, ...]:
     """Return the summary as the columns of its row."""
-    values = (getattr(summary, column) for column in SUMMARY_COLUMNS)
-    return tuple(value.isoformat(timespec="microseconds") if isinstance(value, datetime) else value for value in values)
+    return _as_stored(getattr(summary, column) for column in SUMMARY_COLUMNS)
+
+
+def _as_stored(values: Iterable[Any]) -> tuple[Any, ...]:
+    """Return values as they are stored: a time as text that is ordered as times are."""
+    return tuple([value.isoformat(timespec="microseconds") if isinstance(value, datetime) else value for value in values])
 
 
 def _summary(row: sqlite3.Row) -> ActionSummary:
@@ -208,29 +212,6 @@ def _summary(row: sqlite3.Row) -> ActionSummary:
 
 
 _TIMES = ("claim_expires_at", "intended_at", "changed_at")
-
-_CONDITIONS = {
-    "status": "status = ?",
-    "approval_id": "approval_id = ?",
-    "target": "target = ?",
-    "attention": "attention = ?",
-    "intended_from": "intended_at >= ?",
-    "intended_until": "intended_at < ?",
-    "min_amount_minor": "amount_minor >= ?",
-    "max_amount_minor": "amount_minor <= ?",
-}
-
-
-def _where(conditions: SummaryFilter) -> tuple[list[str], list[Any]]:
-    given = {name: value for name in _CONDITIONS if (value := getattr(conditions, name)) is not None}
-    where = [_CONDITIONS[name] for name in given]
-    # SQLite uses a partial index only where the query says the index's own condition; it concludes nothing from a parameter.
-    if conditions.status not in (None, "COMMITTED"):
-        where.append("status <> 'COMMITTED'")
-    if conditions.attention:
-        where.append("attention = 1")
-    values = [value.isoformat(timespec="microseconds") if isinstance(value, datetime) else value for value in given.values()]
-    return where, values
 
 
 def _require_versions(cursor: sqlite3.Cursor, expected: Sequence[tuple[UUID, int]]) -> dict[UUID, bytes | None]:
