@@ -53,7 +53,7 @@ Open one with `async with AsyncGate.open(…) as gate`, or await `AsyncGate.open
     "the providers that effects may name.": "the providers that effects may name, each a `Target` or an `AsyncTarget`.",
     "two targets of one name, an `AsyncTarget`, a": "two targets of one name, a",
     "return cls(assemble(Driver,": "return Opening(lambda: assemble(AsyncDriver,",
-    "clock))\n": "clock), cls)\n",
+    "clock, log))\n": "clock, log), cls)\n",
     "what is in flight at once. Closing twice does nothing.": """\
 what is in flight at once. Closing twice does nothing.
 

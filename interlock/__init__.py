@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from interlock.domain.answers import SendAnswer as Answer
     from interlock.domain.answers import Settlement as Settlement
     from interlock.domain.answers import Unknown as Unknown
+    from interlock.domain.books import BookEntry as BookEntry
+    from interlock.domain.books import Books as Books
     from interlock.domain.cursors import Cursor as Cursor
     from interlock.domain.effects import DataclassCodec as DataclassCodec
     from interlock.domain.effects import Effect as Effect
@@ -54,6 +56,7 @@ if TYPE_CHECKING:
     from interlock.functions import FunctionTarget as FunctionTarget
     from interlock.functions import target as target
     from interlock.gate import Gate as Gate
+    from interlock.log.config import LogConfig as LogConfig
     from interlock.outcomes import Ambiguous as Ambiguous
     from interlock.outcomes import Committed as Committed
     from interlock.outcomes import InFlight as InFlight
@@ -79,6 +82,8 @@ _WHERE = {
     "AsyncFunctionTarget": "functions",
     "AsyncGate": "async_gate",
     "AsyncTarget": "domain.ports",
+    "BookEntry": "domain.books",
+    "Books": "domain.books",
     "BurnAnswer": "domain.answers",
     "Burned": "domain.answers",
     "CannotTell": "domain.answers",
@@ -108,6 +113,7 @@ _WHERE = {
     "Judgement": "domain.premises",
     "KeyState": "domain.answers",
     "Lag": "projections.followers",
+    "LogConfig": "log.config",
     "LogEvent": "projections.followers",
     "LookupAnswer": "domain.answers",
     "Money": "domain.effects",
@@ -139,6 +145,8 @@ __all__ = [
     "AsyncFunctionTarget",
     "AsyncGate",
     "AsyncTarget",
+    "BookEntry",
+    "Books",
     "BurnAnswer",
     "Burned",
     "CannotTell",
@@ -168,6 +176,7 @@ __all__ = [
     "Judgement",
     "KeyState",
     "Lag",
+    "LogConfig",
     "LogEvent",
     "LookupAnswer",
     "Money",

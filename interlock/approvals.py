@@ -9,9 +9,9 @@ from interlock.domain.action import require_key
 from interlock.domain.approvals import Approval, ApprovalTerms
 from interlock.domain.effects import Money, require_currency
 from interlock.domain.requests import AppendAnswer, LoadApproval, NewActionId, Now, Protocol
-from interlock.errors import InvalidApproval, InvalidEffect, UnknownApproval
+from interlock.errors import InvalidApproval, InvalidEffect, NotErasable, UnknownApproval
 from interlock.inputs import require_opaque, require_text
-from interlock.requests import AppendApproval
+from interlock.requests import AppendApproval, ForgetApproval
 
 MAX_EXPIRES_IN_S = 10 * 365 * 86_400
 """Ten years: what holds longer than that is no approval of one action."""
@@ -86,6 +86,30 @@ def revoke(approval_id: str, by: str, note: str) -> Protocol[ApprovalView]:
         approval.revoke(require_opaque("by", by), require_text("note", note), now)
         if not approval.pending_events or (yield from AppendApproval(approval)) is AppendAnswer.APPENDED:
             return view_of(approval)
+
+
+def erase(approval_id: str, reason: str, by: str) -> Protocol[None]:
+    """Give up what an approval's events say. Where that was begun already, go on with it.
+
+    Raises:
+        NotErasable: something is or may still be sent under it.
+        UnknownApproval: there is no such approval.
+    """
+    checked_by, checked_reason = require_opaque("by", by), require_opaque("reason", reason)
+    appended = AppendAnswer.APPROVAL_MOVED
+    while appended is not AppendAnswer.APPENDED:
+        approval = yield from LoadApproval(approval_id)
+        if approval is None:
+            break  # it was erased, or is not there: whoever forgets it finds out
+        now = yield from Now()
+        if not approval.is_over(now):
+            raise NotErasable(
+                f"approval {approval_id!r} is still reserved for an action, or can still be used; nothing was erased. Bring its "
+                "actions to their end, and revoke it"
+            )
+        approval.erase(checked_reason, checked_by, now)
+        appended = yield from AppendApproval(approval)
+    yield from ForgetApproval(approval_id)
 
 
 def view(approval_id: str) -> Protocol[ApprovalView]:

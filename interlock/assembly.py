@@ -11,12 +11,17 @@ from interlock.config import GateConfig
 from interlock.domain.ports import ApprovalSource, AsyncTarget
 from interlock.domain.premises import PremisePolicy, Strict
 from interlock.domain.sending import CLAIM_MARGIN_S
-from interlock.driver import AnyTarget, Driver, Performer, Registry
+from interlock.driver import Anchoring, AnyTarget, Driver, Performer, Registry
 from interlock.errors import InvalidConfiguration
 from interlock.infrastructure.clock import Clock
+from interlock.infrastructure.journal import Journal
 from interlock.infrastructure.opening import open_journal
+from interlock.log.config import LogConfig
 
 D = TypeVar("D", bound=Performer)
+
+SEND_MARGIN_S = 5
+"""How much of a send's time is left for the send itself when its checkpoint comes at the last moment."""
 
 _assembled: weakref.WeakSet[Performer] = weakref.WeakSet()
 
@@ -29,6 +34,7 @@ def assemble(
     approval_sources: Mapping[str, ApprovalSource],
     config: GateConfig,
     clock: Clock | None,
+    log: LogConfig | None = None,
 ) -> D:
     """Return a driver on the journal that the URL names, as a holder of its own, also in every child that is forked.
 
@@ -39,6 +45,7 @@ def assemble(
     registered = _registry(list(targets), policies, approval_sources)
     for target in registered.targets.values():
         _require_deadline_inside_claim(target, config)
+        _require_time_to_send(target, log)
         if issubclass(kind, Driver) and isinstance(target, AsyncTarget):
             raise InvalidConfiguration(
                 f"target {target.name!r} has to be awaited; open an AsyncGate for it, or register a Target"
@@ -47,7 +54,9 @@ def assemble(
     try:
         locks = journal.take_lock()
         try:
-            driver = kind(journal, registered, locks, clock or journal.clock(), config)
+            given = clock or journal.clock()
+            service = None if log is None else _service(journal, log, given)
+            driver = kind(journal, registered, locks, given, config, service)
         except BaseException:
             locks.release()
             raise
@@ -55,7 +64,19 @@ def assemble(
         journal.close()
         raise
     _assembled.add(driver)
+    if service is not None:
+        service.start()
     return driver
+
+
+def _service(journal: Journal, log: LogConfig, clock: Clock) -> Anchoring:
+    try:
+        from interlock.log.service import LogService
+    except ImportError as error:
+        raise InvalidConfiguration(
+            "a log that is signed needs cryptography: install interlock-gate with the extra `evidence`; nothing was opened"
+        ) from error
+    return LogService(journal, log, clock)
 
 
 def _registry(
@@ -76,6 +97,15 @@ def _require_deadline_inside_claim(target: AnyTarget, config: GateConfig) -> Non
         raise InvalidConfiguration(
             f"target {target.name!r} may send for {deadline_s:g} s, which is not at least {CLAIM_MARGIN_S} s inside the claim's "
             f"time to live of {config.claim_ttl_s:g} s; lower send_deadline_s or raise claim_ttl_s"
+        )
+
+
+def _require_time_to_send(target: AnyTarget, log: LogConfig | None) -> None:
+    deadline_s = target.capabilities.send_deadline_s
+    if log is not None and log.anchor is not None and log.anchor_wait_s + SEND_MARGIN_S > deadline_s:
+        raise InvalidConfiguration(
+            f"target {target.name!r} may send for {deadline_s:g} s, and up to {log.anchor_wait_s:g} s of it are waited for a "
+            f"checkpoint, which leaves less than {SEND_MARGIN_S} s; lower anchor_wait_s or raise send_deadline_s"
         )
 
 

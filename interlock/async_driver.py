@@ -24,15 +24,17 @@ from interlock.domain.answers import CannotTell, NotSent, SendAnswer, Unknown
 from interlock.domain.ports import AsyncTarget
 from interlock.domain.premises import Premise, PremiseReading
 from interlock.domain.requests import Request
-from interlock.domain.sending import CLAIM_MARGIN_S
-from interlock.driver import CLOSED_WHILE_WAITING, READ_DEADLINE_S, Performer, Registry
+from interlock.driver import CLOSED_WHILE_WAITING, READ_DEADLINE_S, Anchoring, Performer, Registry, Run
 from interlock.errors import GateClosed
-from interlock.infrastructure.clock import Clock, WallDeadline
+from interlock.infrastructure.clock import Clock, WallDeadline, elapsing_s
 from interlock.infrastructure.journal import Journal
 from interlock.infrastructure.locks import Locks
 from interlock.requests import LetGo, Pause
 
 GIVEN_UP = "it was given up at its deadline, or by its client"
+
+ANCHOR_POLL_S = 0.02
+"""How often a task looks whether its action stands under a checkpoint."""
 
 A = ParamSpec("A")
 R = TypeVar("R")
@@ -85,14 +87,23 @@ class _Steps(Generic[R]):
 class AsyncDriver(Performer):
     """Drives protocols for tasks, of whichever event loop."""
 
-    def __init__(self, journal: Journal, registry: Registry, locks: Locks, clock: Clock, config: GateConfig) -> None:
-        super().__init__(journal, registry, locks, clock, config)
+    def __init__(
+        self,
+        journal: Journal,
+        registry: Registry,
+        locks: Locks,
+        clock: Clock,
+        config: GateConfig,
+        log: Anchoring | None = None,
+    ) -> None:
+        super().__init__(journal, registry, locks, clock, config, log)
         self._awaited_by: Mapping[type[Request[Any]], Callable[[Any], Awaited | None]] = {
             requests.ReadPremises: self._reading_all,
             requests.Send: self._sending,
             requests.LookUp: self._looking_up,
             requests.Burn: self._burning,
             requests.SleepUntil: self._sleeping_until,
+            requests.Anchor: self._anchoring,
             Pause: self._pausing,
         }
         self._start()
@@ -100,7 +111,7 @@ class AsyncDriver(Performer):
     def _start(self) -> None:
         self._lock = threading.Lock()
         self._closed = False
-        self._under_way: set[object] = set()
+        self._under_way: set[Run | None] = set()
         self._abandoned: set[Future[Any]] = set()
         self._sleepers: set[Callable[[], object]] = set()
         # Threads of its own, and not the loop's: sends that wait for a slow provider would keep the program's other threads
@@ -157,13 +168,8 @@ class AsyncDriver(Performer):
         self.stop()
         await asyncio.wrap_future(_on_a_thread_of_its_own(self._shut_behind_the_last_send))
 
-    @property
-    def _patience_s(self) -> float:
-        longest_s = max((target.capabilities.send_deadline_s for target in self.registry.targets.values()), default=0.0)
-        return longest_s + CLAIM_MARGIN_S
-
     def _shut_behind_the_last_send(self) -> None:
-        wait(tuple(self._abandoned), timeout=self._patience_s)
+        wait(tuple(self._abandoned), timeout=self.patience_s)
         self.shut()
         self._closed = True
         self._retire(None)
@@ -175,7 +181,7 @@ class AsyncDriver(Performer):
         except RuntimeError:
             raise GateClosed("the gate is closed; nothing was written or sent") from None
 
-    def _begin(self, run: object, steps: _Steps[R], part: requests.Protocol[R]) -> Future[Awaited | _Ended[R]]:
+    def _begin(self, run: Run, steps: _Steps[R], part: requests.Protocol[R]) -> Future[Awaited | _Ended[R]]:
         self._under_way.add(run)
         try:
             return self._submit(steps.go_on, partial(part.send, None))
@@ -183,7 +189,7 @@ class AsyncDriver(Performer):
             self._under_way.discard(run)
             raise
 
-    def _leave(self, run: object, part: Generator[Any, Any, Any], thread: Future[Any]) -> None:
+    def _leave(self, run: Run, part: Generator[Any, Any, Any], thread: Future[Any]) -> None:
         if not thread.cancelled() and thread.exception() is None and iscoroutine(unawaited := thread.result()):
             unawaited.close()
         part.close()
@@ -191,7 +197,7 @@ class AsyncDriver(Performer):
         self._abandoned.discard(thread)
         self._retire(run)
 
-    def _retire(self, run: object) -> None:
+    def _retire(self, run: Run | None) -> None:
         """End the threads where the gate is closed, and nobody needs them any more to say what became of a send."""
         with self._lock:
             self._under_way.discard(run)
@@ -251,6 +257,20 @@ class AsyncDriver(Performer):
     async def _sleep_or_raise(self, seconds: float) -> None:
         if await self._sleep(seconds):
             raise GateClosed(CLOSED_WHILE_WAITING)
+
+    def _anchoring(self, request: requests.Anchor) -> Awaited:
+        return self._await_anchor(request)
+
+    async def _await_anchor(self, request: requests.Anchor) -> str | None:
+        """Look again and again, and hold no thread meanwhile: with a witness that is down, all of them would wait."""
+        assert self.log is not None, "nobody anchors without a log"
+        until_s = elapsing_s() + self.log.anchor_wait_s
+        while not await self.call(self.log.is_anchored, request.action_id, request.version):
+            if elapsing_s() >= until_s:
+                return self.log.why_not()
+            if await self._sleep(ANCHOR_POLL_S):
+                raise GateClosed(CLOSED_WHILE_WAITING)
+        return None
 
     def _pausing(self, request: Pause) -> Awaited:
         return self._sleep(request.seconds)

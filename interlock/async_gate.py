@@ -21,6 +21,7 @@ from interlock.domain.ports import ApprovalSource
 from interlock.domain.premises import Premise, PremisePolicy
 from interlock.driver import AnyTarget
 from interlock.infrastructure.clock import Clock
+from interlock.log.config import LogConfig
 from interlock.operations import Operations
 from interlock.outcomes import Outcome, Report
 from interlock.projections.receipts import Receipt
@@ -41,7 +42,8 @@ class AsyncGate:
     def __init__(self, driver: AsyncDriver) -> None:
         self._reader = JournalReader(driver.journal, driver.clock)
         self._driver = driver
-        self._operations = Operations(driver.registry, driver.locks, driver.config)
+        anchors = driver.log is not None and driver.log.anchors
+        self._operations = Operations(driver.registry, driver.locks, driver.config, anchors=anchors)
 
     @classmethod
     def open(
@@ -53,6 +55,7 @@ class AsyncGate:
         approval_sources: Mapping[str, ApprovalSource] | None = None,
         config: GateConfig | None = None,
         clock: Clock | None = None,
+        log: LogConfig | None = None,
     ) -> Opening[AsyncGate]:
         """Open a gate on a journal, and make the journal where there is none.
 
@@ -63,14 +66,17 @@ class AsyncGate:
             approval_sources: where approvals live that the journal does not hold, by name.
             config: the gate's figures.
             clock: where its time comes from; the journal's unless given: this machine's, or the database's on PostgreSQL.
+            log: how the journal is signed, and whether a send waits for that (extra `evidence`); unless given, it is not signed
+                here.
 
         Raises:
             InvalidConfiguration: two targets of one name, a send deadline not at least 5 s inside the claim's
-                time to live, a URL that names no journal, or a proxy before the database that pools transactions.
+                time to live, a URL that names no journal, a proxy before the database that pools transactions, or a key or policy
+                of the log that can't be used.
             JournalError: the journal can't be opened.
         """
         return Opening(
-            lambda: assemble(AsyncDriver, url, targets, policies, approval_sources or {}, config or GateConfig(), clock), cls
+            lambda: assemble(AsyncDriver, url, targets, policies, approval_sources or {}, config or GateConfig(), clock, log), cls
         )
 
     async def __aenter__(self) -> Self:
@@ -88,6 +94,9 @@ class AsyncGate:
 
         It waits for a sync target's send whose caller was cancelled: nobody else would write its answer down.
         Others raise `GateClosed`, or `OutcomeNotRecorded` where they had sent.
+
+
+        What is being sent meanwhile is waited for, at most as long as a send may take, so that its answer is recorded.
         """
         await self._driver.close()
 
@@ -249,6 +258,43 @@ class AsyncGate:
             self._operations.resolve(key, happened=happened, by=by, note=note, despite_roll_forward=despite_roll_forward)
         )
 
+    async def erase(self, key: str, *, reason: str, by: str) -> Receipt:
+        """Give up what an action's events say: its key, of whom and on what it was, the amount, what was read and answered.
+
+        That it was, how it ended, and that it was erased stays, and the key stays taken. Nothing is forgotten before the erasure
+        itself is durable; interrupted in between, say it again. It can't be taken back, and reaches no backup and no copy that
+        was handed out: see docs/evidence.md.
+
+        Args:
+            key: the action, committed and final at the provider, or refused.
+            reason: why, as a code or a few words that name nobody, at most 200 characters: this stays.
+            by: an opaque id of who asked for it: this stays.
+
+        Returns:
+            What is left of its receipt.
+
+        Raises:
+            NotErasable: it has no ending, or one that can still change; nothing was written or forgotten.
+            UnknownAction: no action has this key.
+        """
+        return await self._driver.run(self._operations.erase(key, reason, by))
+
+    async def erase_approval(self, approval_id: str, *, reason: str, by: str) -> None:
+        """Give up what an approval's events say: its id, who gave it and for how much, who took it back and why.
+
+        The id stays taken. It does not reach the actions under it, which are erased one by one.
+
+        Args:
+            approval_id: the approval, under which nothing is reserved, and nothing can be sent any more.
+            reason: why, as a code or a few words that name nobody, at most 200 characters: this stays.
+            by: an opaque id of who asked for it: this stays.
+
+        Raises:
+            NotErasable: something is or may still be sent under it; nothing was written or forgotten.
+            UnknownApproval: there is no such approval.
+        """
+        await self._driver.run(approvals.erase(approval_id, reason, by))
+
     # --- reading
 
     async def receipt(self, key: str) -> Receipt:
@@ -263,6 +309,7 @@ class AsyncGate:
         """Return the aggregate of one action.
 
         Raises:
+            ActionErased: it was erased; its receipt says what is left to say.
             UnknownAction: no action has this key.
         """
         return await self._driver.call(self._reader.action, key)

@@ -9,6 +9,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
+from typing import Protocol as Protocols
 from uuid import UUID
 
 from interlock.config import GateConfig
@@ -21,7 +22,7 @@ from interlock.domain.picking import Survey, locks_to_probe
 from interlock.domain.ports import ApprovalSource, AsyncTarget, ExternalTerms, Target
 from interlock.domain.premises import Premise, PremisePolicy, PremiseReading, Purpose, judge_premise, unreadable
 from interlock.domain.requests import AppendAnswer, Liveness, Protocol, Request
-from interlock.domain.sending import NOT_SENT_PAUSES_S
+from interlock.domain.sending import CLAIM_MARGIN_S, NOT_SENT_PAUSES_S
 from interlock.domain.summary import IN_FLIGHT
 from interlock.errors import GateClosed
 from interlock.infrastructure.clock import Clock, WallDeadline, behind_s, elapsing_s
@@ -29,7 +30,16 @@ from interlock.infrastructure.ids import time_ordered_id
 from interlock.infrastructure.journal import Journal
 from interlock.infrastructure.locks import Locks
 from interlock.infrastructure.recording import SummaryFilter
-from interlock.requests import AppendApproval, FindPage, GivePositions, LetGo, Pause, SurveyFlight
+from interlock.requests import (
+    AppendApproval,
+    FindPage,
+    ForgetApproval,
+    ForgetStates,
+    GivePositions,
+    LetGo,
+    Pause,
+    SurveyFlight,
+)
 
 R = TypeVar("R")
 
@@ -69,7 +79,20 @@ class Registry:
     approval_sources: Mapping[str, ApprovalSource]
 
 
-_present_run: ContextVar[object | None] = ContextVar("interlock_run", default=None)
+@dataclass(slots=True, eq=False)
+class Run:
+    """One run of a protocol.
+
+    Args:
+        reads_ahead: whether it ends with its protocol, so that what was read early can't be given to another one.
+        ahead: an approval's id, and what was read under it together with an action's key.
+    """
+
+    reads_ahead: bool = False
+    ahead: tuple[str, Approval | None] | None = None
+
+
+_present_run: ContextVar[Run | None] = ContextVar("interlock_run", default=None)
 """A context and not a thread: the threads that a task hands its work to belong to the task's run."""
 
 
@@ -78,13 +101,14 @@ class AtWork:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._runs: dict[UUID, object] = {}
+        self._fewer = threading.Condition(self._lock)
+        self._runs: dict[UUID, Run] = {}
 
     def begin(self, action_id: UUID) -> bool:
         """Note that the present run is at work on it; return False where another one is."""
         run = _present_run.get()
         if run is None:
-            _present_run.set(run := object())  # what performs requests on its own is one run
+            _present_run.set(run := Run())  # what performs requests on its own is one run
         with self._lock:
             return self._runs.setdefault(action_id, run) is run
 
@@ -94,19 +118,65 @@ class AtWork:
             return frozenset(self._runs)
 
     @contextmanager
-    def run(self) -> Generator[object]:
+    def run(self) -> Generator[Run]:
         """Be a run of its own. It is at work until it lets go."""
-        token = _present_run.set(mine := object())
+        token = _present_run.set(mine := Run(reads_ahead=True))
         try:
             yield mine
         finally:
             _present_run.reset(token)
 
-    def let_go(self, run: object = None) -> None:
+    def let_go(self, run: Run | None = None) -> None:
         """Forget what a run was at work on; the present one unless another is given."""
         mine = run or _present_run.get()
         with self._lock:
             self._runs = {action_id: run for action_id, run in self._runs.items() if run is not mine}
+            self._fewer.notify_all()
+
+    def await_others(self, timeout_s: float) -> None:
+        """Wait until the runs that are at work on something now have let go of it, but for the present one."""
+        mine = _present_run.get()
+        with self._lock:
+            others = {run for run in self._runs.values() if run is not mine}
+            self._fewer.wait_for(lambda: others.isdisjoint(self._runs.values()), timeout_s)
+
+
+class Anchoring(Protocols):
+    """What says whether an event stands under a checkpoint that counts (`log.service.LogService`)."""
+
+    @property
+    def anchors(self) -> bool:
+        """Whether sends wait for it."""
+        ...
+
+    def await_anchor(self, action_id: UUID, version: int, closing: threading.Event) -> str | None:
+        """Wait for it, and return None, or why it does not, in words."""
+        ...
+
+    def is_anchored(self, action_id: UUID, version: int) -> bool:
+        """Say whether it does by now."""
+        ...
+
+    @property
+    def anchor_wait_s(self) -> float:
+        """For how long it is waited for, in seconds."""
+        ...
+
+    def why_not(self) -> str:
+        """Return, in words, why an event does not stand under a checkpoint."""
+        ...
+
+    def start(self) -> None:
+        """Begin to sign, where there is a key."""
+        ...
+
+    def stop(self) -> None:
+        """End it."""
+        ...
+
+    def renew_after_fork(self) -> None:
+        """Compete for the lead as a process of its own, in a forked child."""
+        ...
 
 
 class Performer:
@@ -118,10 +188,20 @@ class Performer:
         locks: who the gate is.
         clock: where its time comes from.
         config: the gate's figures.
+        log: signs the journal; None where nobody of this process does.
     """
 
-    def __init__(self, journal: Journal, registry: Registry, locks: Locks, clock: Clock, config: GateConfig) -> None:
+    def __init__(
+        self,
+        journal: Journal,
+        registry: Registry,
+        locks: Locks,
+        clock: Clock,
+        config: GateConfig,
+        log: Anchoring | None = None,
+    ) -> None:
         self.journal = journal
+        self.log = log
         self.registry = registry
         self.locks = locks
         self.clock = clock
@@ -139,6 +219,7 @@ class Performer:
             requests.ReadPremises: self._read_premises,
             requests.Append: self._append,
             requests.StillAt: self._still_at,
+            requests.Anchor: self._anchor,
             requests.ProbeHolder: self._probe_holder,
             requests.Send: self._send,
             requests.LookUp: self._look_up,
@@ -147,10 +228,18 @@ class Performer:
             AppendApproval: self._append_approval,
             FindPage: self._find_page,
             SurveyFlight: self._survey_flight,
+            ForgetApproval: self._forget_approval,
+            ForgetStates: self._forget_states,
             GivePositions: self._give_positions,
             LetGo: self._let_go,
             Pause: self._pause,
         }
+
+    @property
+    def patience_s(self) -> float:
+        """For how long a send may still be at work, in seconds."""
+        longest_s = max((target.capabilities.send_deadline_s for target in self.registry.targets.values()), default=0.0)
+        return longest_s + CLAIM_MARGIN_S
 
     def stop(self) -> None:
         """Let nothing that waits go on."""
@@ -159,6 +248,8 @@ class Performer:
     def shut(self) -> None:
         """Give the lock back and close the journal. Shutting twice does nothing."""
         self.stop()
+        if self.log is not None:
+            self.log.stop()
         self.locks.release()
         self.journal.close()
         self.is_shut = True
@@ -166,6 +257,8 @@ class Performer:
     def renew_after_fork(self) -> None:
         """Become another holder in a forked child."""
         self.locks.renew_after_fork()
+        if self.log is not None:
+            self.log.renew_after_fork()
         self.closing = threading.Event()
         self.at_work = AtWork()
 
@@ -184,13 +277,25 @@ class Performer:
         return action_id
 
     def _find_action(self, request: requests.FindAction) -> GatedAction | None:
-        return self.journal.find_action(request.key)
+        run, approval_id = _present_run.get(), request.approval_id
+        if run is None or not run.reads_ahead or approval_id is None:
+            return self.journal.find_action(request.key)
+        found = self.journal.find_action_or_approval(request.key, approval_id)
+        if isinstance(found, GatedAction):
+            return found
+        run.ahead = (approval_id, found)
+        return None
 
     def _load_action(self, request: requests.LoadAction) -> GatedAction:
         return self.journal.load_action(request.action_id)
 
     def _load_approval(self, request: requests.LoadApproval) -> Approval | None:
-        return self.journal.find_approval(request.approval_id)
+        run = _present_run.get()
+        ahead, approval = run.ahead if run is not None and run.ahead is not None else (None, None)
+        if run is None or ahead != request.approval_id:
+            return self.journal.find_approval(request.approval_id)
+        run.ahead = None  # whoever asks again does so because it has moved
+        return approval
 
     def _read_external_approval(self, request: requests.ReadExternalApproval) -> ApprovalReading:
         return read_external(self.registry.approval_sources, request.intent, self.clock.now())
@@ -214,6 +319,12 @@ class Performer:
         liveness = {lock: Liveness.IDLE if lock == own else self.locks.probe(lock) for lock in locks_to_probe(flying, at)}
         return Survey(at=at, flying=flying, liveness=liveness, busy=self.at_work.on())
 
+    def _forget_approval(self, request: ForgetApproval) -> None:
+        self.journal.forget_approval(request.approval_id)
+
+    def _forget_states(self, request: ForgetStates) -> GatedAction.Erased:
+        return self.journal.forget(request.action_id)
+
     def _give_positions(self, request: GivePositions) -> None:
         del request
         for _ in range(_POSITION_ROUNDS):
@@ -227,6 +338,13 @@ class Performer:
     def _still_at(self, request: requests.StillAt) -> bool:
         self.locks.ensure()  # a sender whose lock was lost may have been taken for dead: the version says whether it was
         return self.journal.version_of(request.action_id) == request.version
+
+    def _anchor(self, request: requests.Anchor) -> str | None:
+        assert self.log is not None, "nobody anchors without a log"
+        why_not = self.log.await_anchor(request.action_id, request.version, self.closing)
+        if self.closing.is_set():
+            raise GateClosed(CLOSED_WHILE_WAITING)
+        return why_not
 
     def _probe_holder(self, request: requests.ProbeHolder) -> Liveness:
         if not self.at_work.begin(request.action_id):
@@ -313,7 +431,12 @@ class Driver(Performer):
                 self.at_work.let_go(run)
 
     def close(self) -> None:
-        """Give the lock back and close the journal. Closing twice does nothing."""
+        """Give the lock back and close the journal. Closing twice does nothing.
+
+        Other threads that are at work on an action are waited for: one of them may have an answer that is nowhere else.
+        """
+        self.stop()
+        self.at_work.await_others(self.patience_s)
         self.shut()
 
 

@@ -7,18 +7,23 @@
     │   ├── InvalidPremise
     │   ├── InvalidApproval
     │   ├── InvalidConfiguration
+    │   │   └── UnsafeKeyFile        others could read or replace it
     │   ├── ActionMismatch
     │   ├── UnknownTarget
     │   ├── UnknownAction
+    │   ├── ActionErased             its key stays taken
     │   ├── UnknownApproval
+    │   ├── ApprovalErased           its id stays taken
     │   └── ApprovalNotUsable
     ├── PremiseUnreadable            nothing was written, nothing was sent
     ├── NotResolvable                nothing was written
+    ├── NotErasable                  nothing was written, nothing was forgotten
     ├── JournalError
     │   ├── JournalUnavailable       down, full, read-only, or too busy
     │   ├── JournalTooNew
     │   ├── JournalOutdated          an older one: `interlock db upgrade`
     │   ├── JournalCorrupt
+    │   ├── EpochNeeded              the journal does not continue what the log signed
     │   ├── EventNotStorable
     │   └── GateClosed
     ├── EvidenceError                what was shown is not to be relied upon
@@ -27,6 +32,9 @@
     │   ├── WrongSignature           a trusted key's name on what it did not sign
     │   ├── InconsistentEvidence     a proof that does not lead where it claims
     │   └── QuorumNotReached         cosigned by too few witnesses
+    ├── ModelError                   the model was not asked; what was done before is recorded
+    │   ├── ModelUnavailable         not now
+    │   └── ModelRequestRefused      not like this
     └── OutcomeNotRecorded           it was sent, and the journal does not say so yet
 
 Refused, Ambiguous and InFlight are outcomes and not errors: see `interlock.outcomes`.
@@ -68,6 +76,10 @@ class InvalidConfiguration(InvalidInput):
     """The gate can't be opened with these settings."""
 
 
+class UnsafeKeyFile(InvalidConfiguration):
+    """A key's file or folder is open to others, or is a link. Nothing was signed; correct owner and mode, or make a new one."""
+
+
 class ActionMismatch(InvalidInput):
     """The key already names an action with another effect (I5). That action is unchanged; use another key for another effect."""
 
@@ -90,8 +102,30 @@ class UnknownAction(InvalidInput):
     """The journal knows no action under that key."""
 
 
+class ActionErased(InvalidInput):
+    """The key names an action that was erased. It stays taken: nothing was written or sent, and nothing will be under this key.
+
+    Attributes:
+        action_id: the action.
+        status: how it had ended, COMMITTED or REFUSED.
+    """
+
+    def __init__(self, action_id: str, status: str) -> None:
+        """Keep what is left of it."""
+        self.action_id = action_id
+        self.status = status
+        super().__init__(
+            f"action {action_id} was erased; it had ended as {status}. Its key stays taken: nothing was written or sent, and a "
+            "new action needs a new approval and a new key"
+        )
+
+
 class UnknownApproval(InvalidInput):
     """The journal knows no approval under that id."""
+
+
+class ApprovalErased(InvalidInput):
+    """The id names an approval that was erased. It stays taken, and nothing was written: approve under another id."""
 
 
 class ApprovalNotUsable(InvalidInput):
@@ -110,6 +144,10 @@ class PremiseUnreadable(InterlockError):
 
 class NotResolvable(InterlockError):
     """A person's word can't be taken: the action is not Ambiguous, or its door is still open (rule 7). Nothing was written."""
+
+
+class NotErasable(InterlockError):
+    """The action or the approval is not at its end, so what it says is still needed. Nothing was written or forgotten."""
 
 
 class JournalError(InterlockError):
@@ -133,6 +171,14 @@ class JournalOutdated(JournalError):
 
 class JournalCorrupt(JournalError):
     """A stored event can't be read back as what it says it is. Nothing was sent; run `interlock verify` to see where."""
+
+
+class EpochNeeded(JournalError):
+    """The journal does not continue what the log has signed: it was restored from a backup, replaced, or changed.
+
+    Nothing was signed. After a restore that was meant, run `interlock log new-epoch --after-restore`; otherwise find who changed
+    it before anything else is done.
+    """
 
 
 class EventNotStorable(JournalError):
@@ -173,6 +219,39 @@ class QuorumNotReached(EvidenceError):
         """Keep the names, for whoever reports how many of how many."""
         self.cosigned = cosigned
         super().__init__(message)
+
+
+class ModelError(InterlockError):
+    """The model could not be asked. Nothing was decided by this question; what was done before it is recorded.
+
+    Attributes:
+        status: the status of the service's answer, where there was one.
+        request_id: the service's id of the request, for its support.
+        retry_after_s: when the service wants to be asked again, in seconds, where it says so.
+    """
+
+    _next = "Run the conversation again."
+
+    def __init__(
+        self, what: str, *, status: int | None = None, request_id: str | None = None, retry_after_s: float | None = None
+    ) -> None:
+        """Keep what tells one failure from another; the service's own words may hold the conversation, and are left out."""
+        self.status = status
+        self.request_id = request_id
+        self.retry_after_s = retry_after_s
+        super().__init__(f"the model could not be asked ({what}); nothing was decided by it. {self._next}")
+
+
+class ModelUnavailable(ModelError):
+    """The model's service is overloaded, limits the rate, or can't be reached, or its answer broke off. Ask again later."""
+
+    _next = "Run the conversation again, later: it begins with what is recorded."
+
+
+class ModelRequestRefused(ModelError):
+    """The model's service refuses the request: a wrong key or model, too long a conversation. Correct that first."""
+
+    _next = "Correct the key, the model or the conversation, and run it again."
 
 
 class OutcomeNotRecorded(InterlockError):

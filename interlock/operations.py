@@ -20,6 +20,7 @@ from interlock.domain.action import GatedAction, Intent, Status, require_key
 from interlock.domain.approvals import ApprovalRef
 from interlock.domain.effects import Effect, record_effect
 from interlock.domain.endings import Conclusion, Pending
+from interlock.domain.erasure import mark_erased
 from interlock.domain.picking import Picker
 from interlock.domain.premises import Premise
 from interlock.domain.profiles import CapabilityProfile
@@ -28,6 +29,7 @@ from interlock.domain.sending import Sender
 from interlock.domain.summary import IN_FLIGHT
 from interlock.driver import AnyTarget, Registry
 from interlock.errors import (
+    ActionErased,
     GateClosed,
     InvalidInput,
     InvalidPremise,
@@ -41,8 +43,8 @@ from interlock.infrastructure.locks import Locks, hostname
 from interlock.infrastructure.recording import SummaryFilter
 from interlock.inputs import require_json, require_opaque, require_text
 from interlock.outcomes import InFlight, Outcome, Report, outcome_of
-from interlock.projections.receipts import Receipt, receipt_of
-from interlock.requests import FindPage, GivePositions, LetGo, Pause, SurveyFlight
+from interlock.projections.receipts import Receipt, receipt_of, receipt_of_erased
+from interlock.requests import FindPage, ForgetStates, GivePositions, LetGo, Pause, SurveyFlight
 
 _LOG = logging.getLogger("interlock")
 
@@ -76,9 +78,11 @@ class Operations:
         registry: what effects, premises and approvals may name.
         locks: who the gate is.
         config: the gate's figures.
+        anchors: whether a send waits until it stands under a checkpoint of the log.
     """
 
-    def __init__(self, registry: Registry, locks: Locks, config: GateConfig) -> None:
+    def __init__(self, registry: Registry, locks: Locks, config: GateConfig, *, anchors: bool = False) -> None:
+        self._anchors = anchors
         self._registry = registry
         self._locks = locks
         self._config = config
@@ -206,6 +210,17 @@ class Operations:
         )
         return (yield from _outcome(conclusion))
 
+    def erase(self, key: str, reason: str, by: str) -> Protocol[Receipt]:
+        """Give up what an action's events say. Where that was begun already, go on with it."""
+        checked_by, checked_reason = require_opaque("by", by), require_opaque("reason", reason)
+        try:
+            action = yield from _known(key)
+            yield from mark_erased(action, checked_reason, checked_by)
+            action_id = action.id
+        except ActionErased as erased:
+            action_id = UUID(erased.action_id)
+        return receipt_of_erased((yield from ForgetStates(action_id)))
+
     def intent(
         self,
         key: str,
@@ -241,6 +256,7 @@ class Operations:
             claim_ttl_s=self._config.claim_ttl_s,
             profile=profile,
             sends_per_pass=self._config.sends_per_pass,
+            anchors=self._anchors,
         )
 
     def _pass(self, key: str | None, part: Part, *conditions: SummaryFilter) -> Protocol[Report]:

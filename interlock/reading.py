@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from types import TracebackType
@@ -13,13 +13,19 @@ from interlock.domain.action import GatedAction
 from interlock.domain.cursors import START, Cursor
 from interlock.domain.effects import MAX_SAFE_INTEGER
 from interlock.domain.summary import IN_FLIGHT, ActionSummary
-from interlock.errors import InvalidInput, JournalCorrupt, UnknownAction
+from interlock.errors import ActionErased, InvalidInput, UnknownAction
+from interlock.evidence.bundles import Bundle
+from interlock.evidence.dsse import EnvelopeSigner
+from interlock.evidence.policies import Policy
 from interlock.infrastructure.clock import Clock
 from interlock.infrastructure.journal import Journal
 from interlock.infrastructure.opening import open_journal
 from interlock.infrastructure.recording import SummaryFilter
+from interlock.projections.exporting import export_receipt
 from interlock.projections.followers import Follower, Lag, lag_of
-from interlock.projections.receipts import Receipt, receipt_of, unreadable_receipt
+from interlock.projections.log.coverage import logged
+from interlock.projections.log.tree import TransparencyLog
+from interlock.projections.receipts import Receipt, receipt_of, receipt_of_erased, unreadable_receipt
 from interlock.projections.verification import Verification, verify_journal
 
 MAX_PAGE = 500
@@ -82,12 +88,19 @@ class JournalReader:
         Raises:
             UnknownAction: no action has this key.
         """
-        return receipt_of(self.action(key))
+        try:
+            action = self.action(key)
+            receipt, version = receipt_of(action), action.version
+        except ActionErased as erased:
+            left = self._journal.erasure_of(UUID(erased.action_id))
+            receipt, version = receipt_of_erased(left), left.originator_version
+        return logged(self._journal.log_store(), [(receipt, version)])[0]
 
     def action(self, key: str) -> GatedAction:
         """Return the aggregate of one action.
 
         Raises:
+            ActionErased: it was erased; its receipt says what is left to say.
             UnknownAction: no action has this key.
         """
         action = self._journal.find_action(key)
@@ -178,14 +191,20 @@ class JournalReader:
         return verify_journal(self._journal, action_id)
 
     def _receipts_of(self, summaries: Sequence[ActionSummary]) -> tuple[Receipt, ...]:
-        return tuple(self._receipt_of(summary) for summary in summaries)
+        """Return the actions' receipts; of one that can't be read, what its summary says, and that it is not valid."""
+        ids = [_id_of(summary) for summary in summaries]
+        actions = self._journal.load_actions([each for each in ids if isinstance(each, UUID)])
+        found = [actions[each] if isinstance(each, UUID) else each for each in ids]
+        made = [self._receipt_from(summary, each) for summary, each in zip(summaries, found, strict=True)]
+        versions = [summary.version for summary in summaries]
+        return logged(self._journal.log_store(), list(zip(made, versions, strict=True)))
 
-    def _receipt_of(self, summary: ActionSummary) -> Receipt:
-        """Return an action's receipt; of one that can't be read, what its summary says, and that it is not valid."""
-        try:
-            return receipt_of(self._journal.load_action(UUID(summary.action_id)))
-        except (JournalCorrupt, ValueError) as error:
-            return unreadable_receipt(summary, str(error))
+    def _receipt_from(self, summary: ActionSummary, found: GatedAction | Exception) -> Receipt:
+        if isinstance(found, GatedAction):
+            return receipt_of(found)
+        if isinstance(found, ActionErased):
+            return receipt_of_erased(self._journal.erasure_of(UUID(found.action_id)))
+        return unreadable_receipt(summary, str(found))
 
 
 class Receipts(JournalReader):
@@ -226,6 +245,33 @@ class Receipts(JournalReader):
             raise InvalidInput("batch_size and poll_s must be positive")
         return Follower(self._journal, after=_place(after), batch_size=batch_size, wait=wait, poll_s=poll_s)
 
+    def log(self) -> TransparencyLog:
+        """Return the transparency log: checkpoints, proofs and entries."""
+        return TransparencyLog(self._journal)
+
+    def export_receipt(
+        self, key: str, *, attestor: EnvelopeSigner, withhold: Collection[str] = (), policy: Policy | None = None
+    ) -> Bundle:
+        """Return the receipt of one action as a file for somebody who has no journal: see `interlock.evidence.bundles`.
+
+        Args:
+            key: the action's key.
+            attestor: who signs it: `interlock.keyfiles.read_attestor_key(path)`.
+            withhold: whose states are left out: events by name, such as `intended`, `approval` for all of the approval's, or
+                `all`. What the approval says of other actions is always left out.
+            policy: which checkpoints count: the newest that it accepts is taken, such as one that enough witnesses have cosigned;
+                the newest of all unless given.
+
+        Raises:
+            UnknownAction: no action has this key.
+            InvalidInput: no event goes by a name that is to be withheld, or there are more events than a receipt holds.
+            JournalCorrupt: the events are not what a gate wrote; nothing was signed.
+        """
+        action_id = self._journal.id_of(key)
+        if action_id is None:
+            raise UnknownAction(f"the journal knows no action {key!r}")
+        return export_receipt(self._journal, self.log(), action_id, attestor, withhold, policy)
+
     def description(self) -> JournalDescription:
         """Return what the journal is."""
         return JournalDescription(self._journal.log_id, self._journal.database, self._journal.version)
@@ -240,6 +286,14 @@ class Receipts(JournalReader):
             InvalidInput: `after` is no cursor.
         """
         return lag_of(self._journal, _place(after), self._clock.now())
+
+
+def _id_of(summary: ActionSummary) -> UUID | ValueError:
+    """Return the action's id, or why what somebody put there by hand is none."""
+    try:
+        return UUID(summary.action_id)
+    except ValueError as error:
+        return error
 
 
 def _utc(name: str, at: datetime | None) -> datetime | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from interlock.domain.action import GatedAction
 from interlock.domain.approvals import Approval
 from interlock.domain.picking import Survey
 from interlock.domain.requests import AppendAnswer, Request
@@ -30,6 +31,20 @@ class FindPage(Request[list[UUID]]):
 @dataclass(frozen=True, slots=True)
 class SurveyFlight(Request[Survey]):
     """What is in flight, and which of the holders are gone: one question for each holder, and not for each action."""
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetStates(Request[GatedAction.Erased]):
+    """Forget what the events of an erased action say, and return what is left."""
+
+    action_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetApproval(Request[None]):
+    """Forget what the events of an erased approval say."""
+
+    approval_id: str
 
 
 @dataclass(frozen=True, slots=True)

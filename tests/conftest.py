@@ -8,12 +8,12 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, settings
 
-from harness.postgres.binaries import PostgresUnavailable
 from harness.postgres.databases import GIVEN_URL_VARIABLE, Databases
 from harness.postgres.server import PostgresServer
+from harness.temporal.server import TemporalServer, TemporalUnavailable
+from tests.servers import IN_CI, start_server
 
 _LOCAL = "127.0.0.1,localhost"
-_IN_CI = os.environ.get("CI", "").lower() in {"1", "true"}
 
 # The SDKs honour proxies from the environment, and would send a request for a local stand-in there.
 for _name in ("NO_PROXY", "no_proxy"):
@@ -23,14 +23,14 @@ for _name in ("NO_PROXY", "no_proxy"):
 _QUIET = (HealthCheck.too_slow,)
 settings.register_profile("dev", deadline=None, suppress_health_check=_QUIET)
 settings.register_profile("ci", deadline=None, suppress_health_check=_QUIET, print_blob=True, database=None)
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if _IN_CI else "dev"))
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if IN_CI else "dev"))
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Choose the seed that Hypothesis starts from in CI, where no database of failures is kept."""
     # xdist hands the options on, so every worker gets the seed that is printed below.
-    if _IN_CI and config.getoption("hypothesis_seed", None) is None:
+    if IN_CI and config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = str(random.SystemRandom().getrandbits(32))
 
 
@@ -44,13 +44,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresServer]:
     """A PostgreSQL server, shared by the tests of one xdist worker. A test that kills a server starts its own."""
-    try:
-        server = PostgresServer.start(in_memory=True)
-    except PostgresUnavailable as missing:
-        if _IN_CI:
-            raise
-        pytest.skip(str(missing))
-    with server:
+    with start_server() as server:
         yield server
 
 
@@ -71,3 +65,16 @@ def postgres_url(databases: Databases) -> Iterator[str]:
     name = f"test_{uuid4().hex}"
     yield databases.create(name)
     databases.drop(name)
+
+
+@pytest.fixture(scope="session")
+def temporal_server() -> Iterator[TemporalServer]:
+    """A Temporal server, shared by the tests of one xdist worker. A test that kills a server starts its own."""
+    try:
+        server = TemporalServer.start()
+    except TemporalUnavailable as missing:
+        if IN_CI:
+            raise
+        pytest.skip(str(missing))
+    with server:
+        yield server

@@ -37,6 +37,10 @@ class Journals(Protocol):
         """Change what no trigger would let through; return how many rows were changed."""
         ...
 
+    def refuses(self, path: Path, statement: str) -> bool:
+        """Say whether the database refuses a statement of its owner, while the triggers stand."""
+        ...
+
     def holders(self, path: Path) -> list[str]:
         """Return the liveness locks that are held, or were left."""
         ...
@@ -63,6 +67,14 @@ class SQLiteJournals:
             for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
                 connection.execute(f"DROP TRIGGER {name}")
             return connection.execute(statement).rowcount
+
+    def refuses(self, path: Path, statement: str) -> bool:
+        with closing(sqlite3.connect(path)) as connection, connection:
+            try:
+                connection.execute(statement)
+            except sqlite3.IntegrityError as error:
+                return "append-only" in str(error)
+        return False
 
     def holders(self, path: Path) -> list[str]:
         return sorted(file.name for file in Path(f"{path}-holders").iterdir())
@@ -95,6 +107,14 @@ class PostgresJournals:
         with self._connection(path) as connection:
             connection.execute("SET session_replication_role = replica")
             return connection.execute(statement.encode()).rowcount
+
+    def refuses(self, path: Path, statement: str) -> bool:
+        with self._connection(path) as connection:
+            try:
+                connection.execute(statement.encode())
+            except psycopg.errors.RestrictViolation as error:
+                return "append-only" in str(error)
+        return False
 
     def holders(self, path: Path) -> list[str]:
         statement = """

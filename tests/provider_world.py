@@ -117,6 +117,20 @@ class SendFault(Enum):
     """It is carried out with another amount."""
 
 
+UNKNOWN_FAULTS = [
+    SendFault.LOST_REQUEST,
+    SendFault.LOST_ANSWER,
+    SendFault.LATE,
+    SendFault.HANGS,
+    SendFault.FAILS,
+    SendFault.FAILS_WITH_EFFECT,
+    SendFault.RAISES,
+    SendFault.RAISES_WITH_EFFECT,
+    SendFault.LOST_DECLINE,
+]
+"""What leaves the sender without an answer, or with one that says nothing."""
+
+
 class LookupFault(Enum):
     """What goes wrong with one lookup."""
 

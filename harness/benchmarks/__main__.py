@@ -78,6 +78,18 @@ def _million() -> Part:
     return measure_million
 
 
+def _signed_log() -> Part:
+    from harness.benchmarks.signed_log import measure_signed_log
+
+    return measure_signed_log
+
+
+def _large_log() -> Part:
+    from harness.benchmarks.signed_log import measure_large_log
+
+    return measure_large_log
+
+
 PARTS: Mapping[str, Callable[[], Part]] = {
     "actions": _actions,
     "postgres": _postgres,
@@ -86,10 +98,11 @@ PARTS: Mapping[str, Callable[[], Part]] = {
     "async": _async,
     "growth": _growth,
     "recovery": _recovery,
+    "signed-log": _signed_log,
 }
 """Loaded when they are run: the SDKs that some of them drive take seconds."""
 
-MILLION: Mapping[str, Callable[[], Part]] = {"growth": _million}
+MILLION: Mapping[str, Callable[[], Part]] = {"growth": _million, "signed-log": _large_log}
 """Takes minutes, and goes into files of its own."""
 
 
@@ -113,11 +126,14 @@ def main(arguments: Sequence[str] | None = None, parts: Mapping[str, Callable[[]
     """Run what the command line asks for, and return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m harness.benchmarks", description=__doc__)
     parser.add_argument("--only", choices=sorted(parts), action="append", help="this part only; may be given again")
-    parser.add_argument("--million", action="store_true", help="growth up to a million events, and nothing else")
+    parser.add_argument(
+        "--million", action="store_true", help="growth, and the signed log, up to a million events, and nothing else"
+    )
     parser.add_argument("--quick", action="store_true", help="a short run, for finding mistakes and not for figures")
     parser.add_argument("--out", type=Path, default=Path("results"), help="the folder for the results")
     asked = parser.parse_args(arguments)
-    chosen = MILLION if asked.million else {name: load for name, load in parts.items() if not asked.only or name in asked.only}
+    asked_for = MILLION if asked.million else parts
+    chosen = {name: load for name, load in asked_for.items() if not asked.only or name in asked.only}
     report = run(chosen, quick=asked.quick)
     stem = "bench-million" if asked.million else "bench"
     report.write(asked.out, stem)

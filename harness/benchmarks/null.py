@@ -28,18 +28,6 @@ EVIDENCE_JSON = json.dumps(
 )
 """What the provider says, made beforehand: a target's own work is not the gate's."""
 
-EVIDENCE_JSON = json.dumps(
-    {
-        "id": _REFUND,
-        "object": "refund",
-        "amount": AMOUNT_MINOR,
-        "currency": CURRENCY,
-        "payment_intent": PAYMENT,
-        "status": "succeeded",
-    }
-)
-"""What the provider says, made beforehand: a target's own work is not the gate's."""
-
 
 @dataclass(frozen=True, slots=True)
 class NullRefund:

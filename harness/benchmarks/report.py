@@ -20,8 +20,11 @@ _TITLES = {
     "async": "AsyncGate, against Gate",
     "growth": "A large journal, against a small one",
     "recovery": "From crash to close, process start included",
+    "signed log": "The log that is signed: what it adds, proofs, and receipts",
 }
-_UNITS = {"ratio": "x", "seconds": " s", "milliseconds": " ms"}
+_UNITS = {"ratio": "x", "seconds": " s", "milliseconds": " ms", "per second": " a second", "kilobytes": " kB"}
+
+Unit = Literal["ratio", "seconds", "milliseconds", "per second", "kilobytes"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,7 +45,7 @@ class Measure:
     part: str
     name: str
     value: float
-    unit: Literal["ratio", "seconds", "milliseconds"]
+    unit: Unit
     limit: float | None
     seen: str
     bound: Literal["at most", "at least"] = "at most"

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
-from harness.sabotage import doors, invariants, rules, services
+from harness.sabotage import agents, cancelling, databases, doors, invariants, receipts, rules, services, signing, watchers
 from harness.sabotage.defects import PROMISES, Defect
 
-CATALOGUE: tuple[Defect, ...] = (*invariants.DEFECTS, *rules.DEFECTS, *doors.DEFECTS, *services.DEFECTS)
+CATALOGUE: tuple[Defect, ...] = (
+    *invariants.DEFECTS,
+    *rules.DEFECTS,
+    *doors.DEFECTS,
+    *services.DEFECTS,
+    *databases.DEFECTS,
+    *cancelling.DEFECTS,
+    *signing.DEFECTS,
+    *receipts.DEFECTS,
+    *watchers.DEFECTS,
+    *agents.DEFECTS,
+)
 
 
 def unbroken() -> list[str]:

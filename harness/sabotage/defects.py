@@ -16,7 +16,54 @@ FOLLOWERS = "followers"
 SERVICE = "service"
 """Nodes that recover share the work, a pass is bounded, and what the living are at work on is left to them."""
 
-PROMISES = (*INVARIANTS, *RULES, BURN, HORIZON, FOLLOWERS, SERVICE)
+LIVENESS = "liveness"
+"""A holder's death is seen, its life is not mistaken for death, and nothing is sent without the lock."""
+
+CANCELLING = "cancelling"
+"""Cancelling an await is a crash like any other, and what a thread still does belongs to the run that began it."""
+
+RECEIPTS = "receipts"
+"""What was changed, forged or left out of a receipt is refused by whoever has nothing but a policy and a list of attestors."""
+
+SIGNED_LOG = "signed log"
+"""Nothing is signed that is not what was written, or that does not continue what was signed; proofs hold; keys stay secret."""
+
+ANCHOR = "anchor"
+"""Nothing is sent before its announcement stands under a checkpoint that the policy accepts."""
+
+WITNESS = "witness"
+"""A witness cosigns one history of a log, whatever comes at once, is lost, or is killed; and nothing that a web page asks for."""
+
+MONITOR = "monitor"
+"""A log that was rewritten, rolled back or forked is not accepted, nor one with a step that no gate makes."""
+
+ERASURE = "erasure"
+"""Nothing is forgotten before the log says so, nothing but what it says, and what is gone otherwise is named."""
+
+AUDIT = "audit"
+"""Where the provider and the journal differ, it is said; what could not be read is no agreement."""
+
+AGENT = "agent"
+"""Whatever a model says, at most what was approved happens, on what it was shown; and what it is told is so."""
+
+PROMISES = (
+    *INVARIANTS,
+    *RULES,
+    BURN,
+    HORIZON,
+    FOLLOWERS,
+    SERVICE,
+    LIVENESS,
+    CANCELLING,
+    RECEIPTS,
+    SIGNED_LOG,
+    ANCHOR,
+    WITNESS,
+    MONITOR,
+    ERASURE,
+    AUDIT,
+    AGENT,
+)
 """Everything that at least one defect has to break."""
 
 

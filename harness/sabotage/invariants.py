@@ -13,10 +13,11 @@ _RECOVERY = "interlock/domain/recovery.py"
 _SENDING = "interlock/domain/sending.py"
 _JOURNAL = "interlock/infrastructure/journal.py"
 _RECORDER = "interlock/infrastructure/sqlite/recorder.py"
-_SCHEMA = "interlock/infrastructure/sqlite/schema.sql"
+_SCHEMA = "interlock/infrastructure/sqlite/migrations/0001_journal.sql"
 _VERIFICATION = "interlock/projections/verification.py"
 
 _INVARIANTS_TEST = "tests/contract/test_invariants.py"
+_RECORD_TEST = "tests/contract/test_invariants_of_the_record.py"
 _RULES_TEST = "tests/contract/test_rules.py"
 _APPROVALS_TEST = "tests/contract/test_approvals.py"
 _RECEIPTS_TEST = "tests/contract/test_receipts.py"
@@ -224,7 +225,7 @@ _EFFECT = (
         name="fingerprint-without-the-money",
         breaks=("I5",),
         file="interlock/domain/effects.py",
-        old="= [effect.money.amount_minor, effect.money.currency] if effect.money else []",
+        old="= [money.amount_minor, money.currency] if money else []",
         new="= []",
         tests=(_INPUT_TEST,),
     ),
@@ -241,7 +242,7 @@ _UNKNOWN = (
             "            return (yield from refuse_declined(action, no, at_recovery=False))",
             "",
         ),
-        tests=(_INVARIANTS_TEST,),
+        tests=(_RECORD_TEST,),
     ),
     Defect(
         name="lookup-that-cannot-tell-read-as-absent",
@@ -249,7 +250,7 @@ _UNKNOWN = (
         file=_RECOVERY,
         old="    return answer if isinstance(answer, Found | CannotTell) else Sight.ABSENT\n",
         new="    return answer if isinstance(answer, Found) else Sight.ABSENT\n",
-        tests=(_INVARIANTS_TEST,),
+        tests=(_RECORD_TEST,),
     ),
     Defect(
         name="unexpected-exception-read-as-not-sent",
@@ -300,7 +301,7 @@ _CLAIMS = (
         file="interlock/infrastructure/locks.py",
         old="                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n                    path.unlink()\n",
         new="                    path.unlink()\n",
-        tests=(_INVARIANTS_TEST,),
+        tests=(_RECORD_TEST,),
     ),
     Defect(
         name="claim-taken-from-a-living-holder",
@@ -308,7 +309,7 @@ _CLAIMS = (
         file=_PROTOCOL,
         old="    if liveness in (Liveness.ALIVE, Liveness.UNKNOWN) and not expired:\n",
         new="    if liveness is Liveness.UNKNOWN and not expired:\n",
-        tests=(_INVARIANTS_TEST,),
+        tests=(_RECORD_TEST,),
     ),
     Defect(
         name="term-that-does-not-rise",
@@ -316,7 +317,7 @@ _CLAIMS = (
         file=_SENDING,
         old="term=action.claim.term + 1 if action.claim else 1,",
         new="term=action.claim.term if action.claim else 1,",
-        tests=(_INVARIANTS_TEST,),
+        tests=(_RECORD_TEST,),
     ),
     Defect(
         name="new-key-after-a-while-without-a-lookup",
@@ -324,7 +325,7 @@ _CLAIMS = (
         file=_RECOVERY,
         old="(Recheck.HOLDS, Sight.CANNOT_LOOK, NOT_DEDUPED): Row.NEW_KEY_BEHIND_BURNED_KEYS,",
         new="(Recheck.HOLDS, Sight.CANNOT_LOOK, NOT_DEDUPED): Row.NEW_KEY_BEHIND_CLOSED_DOOR,",
-        tests=(_INVARIANTS_TEST,),
+        tests=(_RECORD_TEST,),
     ),
 )
 
@@ -335,7 +336,7 @@ _JOURNALED = (
         file=_JOURNAL,
         old="            self._read_back(recorder, stored, error)\n",
         new='            raise JournalUnavailable(f"the journal could not be written: {error}") from error\n',
-        tests=(_INVARIANTS_TEST,),
+        tests=(_RECORD_TEST,),
     ),
     Defect(
         name="failed-append-taken-for-written",
@@ -343,7 +344,7 @@ _JOURNALED = (
         file=_JOURNAL,
         old="            self._read_back(recorder, stored, error)\n",
         new="            del error  # it will have been written\n",
-        tests=(_INVARIANTS_TEST, "tests/integration/test_full_disk.py"),
+        tests=(_RECORD_TEST, "tests/integration/test_full_disk.py"),
     ),
     Defect(
         name="conflict-taken-for-our-own",
@@ -351,7 +352,7 @@ _JOURNALED = (
         file=_JOURNAL,
         old="            return AppendAnswer.ACTION_MOVED if mine else AppendAnswer.APPROVAL_MOVED\n",
         new="            return AppendAnswer.APPENDED if mine else AppendAnswer.APPROVAL_MOVED\n",
-        tests=(_INVARIANTS_TEST,),
+        tests=(_RECORD_TEST,),
     ),
     Defect(
         name="anybodys-event-read-back-as-our-own",
@@ -359,7 +360,7 @@ _JOURNALED = (
         file=_RECORDER,
         old='        return row is not None and row["state"] == event.state\n',
         new="        return row is not None\n",
-        tests=(_INVARIANTS_TEST,),
+        tests=(_RECORD_TEST,),
     ),
     Defect(
         name="update-trigger-dropped",
@@ -367,7 +368,7 @@ _JOURNALED = (
         file=_SCHEMA,
         old="CREATE TRIGGER stored_events_no_update BEFORE UPDATE ON stored_events\n",
         new="CREATE TRIGGER stored_events_no_update BEFORE UPDATE ON stored_events WHEN NEW.position < 0\n",
-        tests=(_INVARIANTS_TEST,),
+        tests=(_RECORD_TEST,),
     ),
     Defect(
         name="replace-trigger-dropped",
@@ -375,7 +376,7 @@ _JOURNALED = (
         file=_SCHEMA,
         old="WHEN EXISTS (SELECT 1 FROM stored_events WHERE position = NEW.position)\n    OR EXISTS (",
         new="WHEN EXISTS (SELECT 1 FROM stored_events WHERE position = -1)\n    AND EXISTS (",
-        tests=(_INVARIANTS_TEST,),
+        tests=(_RECORD_TEST,),
     ),
     Defect(
         name="chain-not-checked",
@@ -383,7 +384,7 @@ _JOURNALED = (
         file=_VERIFICATION,
         old="        if leaf_hash(self._record(row, prev)) != row.leaf_hash:\n",
         new="        if not leaf_hash(self._record(row, prev)):\n",
-        tests=(_INVARIANTS_TEST,),
+        tests=(_RECORD_TEST,),
     ),
     Defect(
         name="order-across-aggregates-not-checked",
@@ -407,7 +408,7 @@ _JOURNALED = (
         file=_SENDING,
         old="    return (yield from record_refusal(action, refusal, checked.checks))\n",
         new="    return (yield from record_refusal(action, refusal, None))\n",
-        tests=(_INVARIANTS_TEST,),
+        tests=(_RECORD_TEST,),
     ),
 )
 

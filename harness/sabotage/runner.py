@@ -20,7 +20,7 @@ from harness.sabotage.defects import Defect
 
 ROOT = Path(__file__).resolve().parents[2]
 
-_COPIED = ("interlock", "tests", "harness")
+_COPIED = ("docs", "harness", "interlock", "tests")
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
 _AT_ONCE = 2
 _IN_THE_CRASH_KIT = ("interlock/domain/", "interlock/driver.py", "interlock/infrastructure/")

@@ -44,9 +44,10 @@ def _run(arguments: argparse.Namespace) -> int:
     from interlock.errors import InterlockError
 
     try:
-        arguments.journal = arguments.journal or os.environ.get(JOURNAL_VARIABLE)
-        hide_passwords_of(arguments.journal or "")
-        require_journal(arguments.journal, JOURNAL_VARIABLE)
+        if "journal" in arguments:  # some commands have none, such as those that check evidence
+            arguments.journal = arguments.journal or os.environ.get(JOURNAL_VARIABLE)
+            hide_passwords_of(arguments.journal or "")
+            require_journal(arguments.journal, JOURNAL_VARIABLE)
         return int(arguments.run(arguments))
     except InterlockError as error:
         return explain(error, arguments)

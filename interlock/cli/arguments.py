@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
-from interlock.cli import database, reading, working
+from interlock.cli import auditing, database, erasing, reading, receipt_files, signing_arguments, watching, working
 from interlock.cli.reading import MAX_LAG_S
 from interlock.cli.working import TARGETS_VARIABLE
 
@@ -26,6 +27,12 @@ def parser() -> argparse.ArgumentParser:
     _add_reading(commands)
     _add_working(commands)
     _add_database(commands)
+    _add_erasing(commands)
+    _add_watching(commands)
+    _add_auditing(commands)
+    _add_receipts(commands)
+    signing_arguments.add_log(commands, _command)
+    signing_arguments.add_keys(commands, _command)
     return made
 
 
@@ -84,11 +91,11 @@ def _add_working(commands: Any) -> None:
     )
     for command in (recover, reconcile, resolve):
         command.add_argument(
-            "--targets",
-            metavar="MODULE:ATTRIBUTE",
-            action="append",
-            help=f"where the targets are: one, several, or a function that gives them; repeatable (default: {TARGETS_VARIABLE})",
+            "--anchor-policy",
+            metavar="FILE",
+            help="send nothing before its announcement stands under a checkpoint that this policy accepts (c2sp.org/tlog-policy)",
         )
+        _add_targets(command)
 
 
 def _add_database(commands: Any) -> None:
@@ -101,13 +108,105 @@ def _add_database(commands: Any) -> None:
     _command(parts, "status", database.status, "say what the journal is, and how far behind those are who follow it", of="db ")
 
 
+def _add_erasing(commands: Any) -> None:
+    words = "give up what an action or an approval was about; its name stays taken"
+    erase = _command(commands, "erase", erasing.erase, words)
+    erase.add_argument("key", metavar="KEY", nargs="?", help="the action")
+    erase.add_argument("--approval", metavar="ID", help="an approval, in the place of an action")
+    erase.add_argument("--reason", metavar="TEXT", required=True, help="why, in words that name nobody: this stays")
+    erase.add_argument("--by", metavar="ID", required=True, help="an opaque id of who asked for it: this stays")
+
+
+def _add_auditing(commands: Any) -> None:
+    words = "read the providers again, and say where what they have on their books and the journal differ"
+    audit = _command(commands, "audit", auditing.audit, words)
+    audit.epilog = (
+        "Exit codes: 0 they agree; 1 the provider contradicts the journal; 2 usage; 3 the journal can't be used; 4 something "
+        "wants a look: done past the gate, out of date, or not to be read."
+    )
+    audit.add_argument(
+        "--everything",
+        action="store_true",
+        help="all that the providers have, not only what is about subjects in the journal",
+    )
+    _add_targets(audit)
+
+
+def _add_targets(command: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--targets",
+        metavar="MODULE:ATTRIBUTE",
+        action="append",
+        help=f"where the targets are: one, several, or a function that gives them; repeatable (default: {TARGETS_VARIABLE})",
+    )
+
+
+def _add_watching(commands: Any) -> None:
+    witness = _command(commands, "witness", watching.witness, "serve a witness of logs (c2sp.org/tlog-witness)", journal=False)
+    witness.add_argument("--host", metavar="ADDRESS", default="127.0.0.1", help="where to listen (default: 127.0.0.1)")
+    witness.add_argument("--port", metavar="PORT", type=int, default=8070, help="default: 8070; 0 takes a free one")
+    witness.add_argument("--beyond-loopback", action="store_true", help="listen where other machines reach it; there is no login")
+    witness.add_argument(
+        "--host-name", metavar="NAME", dest="name_of_host", action="append", help="a name it is called by; repeatable"
+    )
+
+    words = "look at a log: does it continue what was seen, and did each action in it go a legal way"
+    monitor = _command(commands, "monitor", watching.monitor, words, journal=False)
+    where = monitor.add_mutually_exclusive_group(required=True)
+    where.add_argument("--dir", metavar="DIR", type=Path, help="where `interlock log publish` puts the log's files")
+    where.add_argument("--url", metavar="URL", help="where a web server gives those files out")
+    where.add_argument("--from-journal", metavar="URL", help="the journal itself, which is only read; its states are checked too")
+    monitor.add_argument("--origin", metavar="ORIGIN", help="which log of the policy; not needed where there is one")
+    monitor.add_argument("--every", metavar="S", type=float, help="look every so many seconds, until SIGTERM or SIGINT")
+    for command, what in ((witness, "a witness"), (monitor, "a monitor")):
+        command.add_argument("--key", metavar="FILE", type=Path, required=True, help="the key that it signs with, of a witness")
+        command.add_argument(
+            "--policy", metavar="FILE", type=Path, required=True, help="a tlog-policy that names the logs, with their public keys"
+        )
+        command.add_argument("--state", metavar="FILE", type=Path, required=True, help=f"what {what} remembers")
+        command.add_argument("--create", action="store_true", help="make the state; it must not be there")
+
+
+def _add_receipts(commands: Any) -> None:
+    words = "write receipts for people who have no journal"
+    group: argparse.ArgumentParser = commands.add_parser("receipt", help=words, description=f"{words[0].upper()}{words[1:]}.")
+    parts = group.add_subparsers(required=True, metavar="COMMAND")
+    export = _command(parts, "export", receipt_files.export, "write the receipt of one action with its proofs", of="receipt ")
+    export.add_argument("key", metavar="KEY")
+    export.add_argument("--attestor-key", metavar="FILE", required=True, help="the key that signs it")
+    export.add_argument("--out", metavar="FILE", help="where to write it, such as case.interlock.json (default: standard output)")
+    export.add_argument("--split", metavar="DIR", help="write its parts as files that openssl and sha256sum read, too")
+    export.add_argument(
+        "--withhold",
+        metavar="WHAT",
+        action="append",
+        help="leave the states of these events out: intended, dispatched and so on, approval for all of the approval's, or all; "
+        "repeatable",
+    )
+    export.add_argument("--policy", metavar="FILE", help="take the newest checkpoint that this policy accepts")
+
+    words = "check a receipt, without a journal or a network"
+    verify = _command(commands, "verify-receipt", receipt_files.verify, words, journal=False)
+    verify.epilog = (
+        "Exit codes: 0 it holds; 1 it is invalid; 2 usage; 3 it can't be verified with what is trusted here; 4 it is stale."
+    )
+    verify.add_argument("file", metavar="FILE")
+    verify.add_argument("--policy", metavar="FILE", required=True, help="which logs and witnesses count (c2sp.org/tlog-policy)")
+    verify.add_argument("--attestors", metavar="FILE", help="who may sign receipts: attestors.json")
+    verify.add_argument("--max-age", metavar="S", type=float, help="how many seconds ago witnesses may have seen its checkpoint")
+    verify.add_argument("--checkpoint", metavar="FILE", action="append", help="a checkpoint got elsewhere; repeatable")
+    verify.add_argument("--other", metavar="FILE", action="append", help="another receipt of the same case; repeatable")
+    verify.add_argument("--log", metavar="DIR", help="a copy of the whole log, as `interlock log publish` writes it")
+
+
 def _command(
-    commands: Any, name: str, run: Callable[[argparse.Namespace], int], words: str, *, of: str = ""
+    commands: Any, name: str, run: Callable[[argparse.Namespace], int], words: str, *, of: str = "", journal: bool = True
 ) -> argparse.ArgumentParser:
     command: argparse.ArgumentParser = commands.add_parser(name, help=words, description=f"{words[0].upper()}{words[1:]}.")
-    command.add_argument(
-        "--journal", metavar="URL", help=f"sqlite:///interlock.db or postgresql://… (default: {JOURNAL_VARIABLE})"
-    )
+    if journal:
+        command.add_argument(
+            "--journal", metavar="URL", help=f"sqlite:///interlock.db or postgresql://… (default: {JOURNAL_VARIABLE})"
+        )
     command.add_argument("--json", action="store_true", help="print JSON")
     command.set_defaults(run=run, name=f"{of}{name}")
     return command

@@ -31,16 +31,18 @@ def require_journal(url: str | None, variable: str) -> None:
 def explain(error: InterlockError, arguments: argparse.Namespace) -> int:
     """Say what happened, what was not done, and what to do next."""
     from interlock.errors import (
+        EpochNeeded,
         InvalidInput,
         JournalCorrupt,
         JournalError,
         JournalOutdated,
         JournalTooNew,
+        NotErasable,
         NotResolvable,
         UnknownAction,
     )
 
-    nothing = isinstance(error, InvalidInput | NotResolvable) or arguments.name not in _WORKING
+    nothing = isinstance(error, InvalidInput | NotErasable | NotResolvable) or arguments.name not in _WORKING
     not_done = (
         "nothing was written or sent"
         if nothing
@@ -52,6 +54,7 @@ def explain(error: InterlockError, arguments: argparse.Namespace) -> int:
         InvalidInput: f"correct the call; see `interlock {arguments.name} --help`",
         NotResolvable: f"look at it with `interlock show {arguments.key}`" if "key" in arguments else "",
         JournalCorrupt: "see with `interlock verify` where the journal was changed, and restore it from a backup",
+        EpochNeeded: "after a restore that was meant, `interlock log new-epoch --after-restore`; otherwise find who changed it",
         JournalOutdated: "run `interlock db upgrade` with a role that owns the schema, while no older version runs",
         JournalTooNew: "upgrade this program",
         JournalError: "repair what the message names, and run the same command again",

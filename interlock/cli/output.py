@@ -126,6 +126,8 @@ def print_verification(verification: Verification) -> None:
     findings = [(finding.kind.value, finding.place, finding.words) for finding in verification.findings]
     print_table(("FINDING", "PLACE", "WORDS"), findings, "nothing is wrong with what is there")
     print_text(f"{verification.events} events read of {verification.log_id}; completeness: {verification.completeness}")
+    if verification.redacted:
+        print_text(f"{verification.redacted} events' states were erased, as the log says")
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[str]], none: str) -> None:

@@ -79,12 +79,18 @@ def attention(arguments: argparse.Namespace) -> int:
 
 
 def lag_in_words(lag: Lag) -> str:
-    """Say how many events are held back from those who follow the log, for how long, and by whom."""
-    if lag.held_back_s is None:
-        return "no event is held back from those who follow the log"
+    """Say how many events are held back from those who follow the log, for how long, and by whom; and what has no position."""
+    held = "no event is held back from those who follow the log"
+    if lag.held_back_s is not None:
+        held = (
+            f"{lag.held_back} events have been held back from those who follow the log for up to {lag.held_back_s:.0f} s, "
+            f"by {lag.held_by or 'a transaction that this role may not see, or that has just ended'}"
+        )
+    if lag.unplaced_s is None:
+        return held
     return (
-        f"{lag.held_back} events have been held back from those who follow the log for up to {lag.held_back_s:.0f} s, "
-        f"by {lag.held_by or 'a transaction that this role may not see, or that has just ended'}"
+        f"{held}; events have been without a position in the log for up to {lag.unplaced_s:.0f} s: where that lasts, no node "
+        "recovers, so keep `interlock recover --watch` or `recover_forever` running"
     )
 
 

@@ -26,7 +26,7 @@ TARGETS_VARIABLE = "INTERLOCK_TARGETS"
 
 def recover(arguments: argparse.Namespace) -> int:
     """Bring actions in flight to their end: once, or until a signal comes."""
-    with _gate(arguments, _targets(arguments)) as gate:
+    with _gate(arguments, targets_of(arguments)) as gate:
         if arguments.watch:
             return _watch(gate, as_json=arguments.json)
         return _told(gate.recover(arguments.key), arguments)
@@ -34,13 +34,13 @@ def recover(arguments: argparse.Namespace) -> int:
 
 def reconcile(arguments: argparse.Namespace) -> int:
     """Ask the providers again about endings that are not certain."""
-    with _gate(arguments, _targets(arguments)) as gate:
+    with _gate(arguments, targets_of(arguments)) as gate:
         return _told(gate.reconcile(arguments.key), arguments)
 
 
 def resolve(arguments: argparse.Namespace) -> int:
     """Let a person decide an ambiguous action."""
-    targets = _targets(arguments)
+    targets = targets_of(arguments)
     with _gate(arguments, targets) as gate:
         name = gate.receipt(arguments.key).target
         if not arguments.happened and all(target.name != name for target in targets):
@@ -122,16 +122,19 @@ def _gate(arguments: argparse.Namespace, targets: Sequence[Target[Any]]) -> Gate
     from interlock.config import GateConfig
     from interlock.domain.sending import CLAIM_MARGIN_S
     from interlock.gate import Gate
+    from interlock.log.config import BEFORE_DISPATCH, LogConfig
 
     with open_reader(arguments):
         pass  # a gate makes the journal where there is none, and a mistyped path must not look like a journal with nothing to do
     # The targets' own program may work with a longer time to live, which the journal does not know.
     deadlines_s = [target.capabilities.send_deadline_s + CLAIM_MARGIN_S for target in targets]
     config = GateConfig(claim_ttl_s=max([GateConfig().claim_ttl_s, *deadlines_s]))
-    return Gate.open(arguments.journal, targets=targets, config=config)
+    log = LogConfig(policy_file=arguments.anchor_policy, anchor=BEFORE_DISPATCH) if arguments.anchor_policy else None
+    return Gate.open(arguments.journal, targets=targets, config=config, log=log)
 
 
-def _targets(arguments: argparse.Namespace) -> list[Target[Any]]:
+def targets_of(arguments: argparse.Namespace) -> list[Target[Any]]:
+    """Return the targets that are named to the command, or in the environment."""
     places: list[str] = arguments.targets or os.environ.get(TARGETS_VARIABLE, "").replace(",", " ").split()
     here = str(Path.cwd())
     if places and here not in sys.path:

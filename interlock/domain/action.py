@@ -2,155 +2,55 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
 from eventsourcing.domain import BaseAggregate, CanInitAggregate, CanMutateAggregate, DomainEvent
 
-from interlock.domain.answers import Declined, Evidence, KeyState
-from interlock.domain.approvals import ApprovalReading, ApprovalRef
+from interlock.domain.answers import Evidence
 from interlock.domain.clockless import Clockless
-from interlock.domain.effects import EffectRecord
-from interlock.domain.premises import Premise, PremiseReading
+from interlock.domain.legality import LEGAL_IN, idempotency_key
 from interlock.domain.profiles import CapabilityProfile
+from interlock.domain.states import (
+    AmbiguousState,
+    Checks,
+    Claim,
+    ClaimedState,
+    CommittedState,
+    DispatchedState,
+    Door,
+    Doubt,
+    ErasedState,
+    IntendedState,
+    Intent,
+    RefusedState,
+    Remains,
+    SendPurpose,
+    Status,
+    Via,
+)
 from interlock.errors import ActionMismatch, InvalidKey
 
+__all__ = [
+    "LEGAL_IN",
+    "MAX_KEY_LENGTH",
+    "Checks",
+    "Claim",
+    "Door",
+    "Doubt",
+    "GatedAction",
+    "Intent",
+    "Remains",
+    "SendPurpose",
+    "Status",
+    "Via",
+    "idempotency_key",
+    "require_key",
+]
+
 MAX_KEY_LENGTH = 200
-
-
-class Status(StrEnum):
-    """Where an action stands; the name of its last event that decides."""
-
-    INTENDED = "INTENDED"
-    CLAIMED = "CLAIMED"
-    DISPATCHED = "DISPATCHED"
-    COMMITTED = "COMMITTED"
-    REFUSED = "REFUSED"
-    AMBIGUOUS = "AMBIGUOUS"
-
-    @property
-    def ended(self) -> bool:
-        """Whether nothing more happens by itself."""
-        return self in (Status.COMMITTED, Status.REFUSED, Status.AMBIGUOUS)
-
-
-class Via(StrEnum):
-    """How a commit was established."""
-
-    FIRST_SEND = "first-send"
-    RETRY_IDEMPOTENT = "retry-idempotent"
-    RECOVERY_QUERY = "recovery-query"
-    RESOLUTION = "resolution"
-
-
-class Door(StrEnum):
-    """What made an absence final."""
-
-    NOTHING_SENT = "nothing-sent"
-    """No request under its last key ever left, and the doors of the keys before are closed."""
-    ANSWERED = "answered"
-    """The provider's definite no answered the very request that was in doubt."""
-    BURNED = "burned"
-    """Each idempotency key was used up by a harmless request."""
-    HORIZON = "horizon"
-    """The last instant at which a send could land is past."""
-    PERSON = "person"
-    """A person took it on themselves."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
-    """The right to send.
-
-    Args:
-        holder: the random id of the gate that holds it.
-        term: rises with each takeover (a fencing token).
-        host: where the holder runs.
-        pid: the holder's process, for a person to read; nothing is concluded from it.
-        lock: the handle of the holder's liveness lock; None where it has none.
-        expires_at: when it may be taken over whatever the lock says.
-    """
-
-    holder: str
-    term: int
-    host: str
-    pid: int
-    lock: str | None
-    expires_at: datetime
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Doubt:
-    """What a sender has learned about an action whose fate is not known.
-
-    It is written down (with a Claimed) before a wait, or the next pass would learn it again with another send, and move the
-    horizon each time.
-
-    Args:
-        nothing_sent: every send so far under the current key provably left nothing, and all earlier doors are closed.
-        key: what the provider said of the current key.
-        declined: a definite no to a resend, which is not a no to the action (rule 4).
-        sends: how many sends this pass has made; not written down.
-    """
-
-    nothing_sent: bool = False
-    key: KeyState = KeyState.OPEN
-    declined: Declined | None = None
-    sends: int = 0
-
-    @property
-    def worth_keeping(self) -> bool:
-        """Whether it holds anything that the next pass must not learn again by sending."""
-        return self.nothing_sent or self.declined is not None or self.key in (KeyState.STORED_FAILURE, KeyState.MISMATCHED)
-
-    def to_keep(self) -> Doubt:
-        """Return it without what only this pass counts."""
-        return replace(self, sends=0)
-
-
-class SendPurpose(StrEnum):
-    """What a send is for."""
-
-    EXECUTE = "execute"
-    READ_STORED = "read_stored"
-    """Repeat a request whose key is already used up by it, which can only replay, to read the stored answer."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Checks:
-    """What was read of the approval and the premises, and when."""
-
-    approval: ApprovalReading
-    premises: tuple[PremiseReading, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Intent:
-    """All that the caller hands over. The first Intended fixes it (I5).
-
-    Args:
-        key: the caller's name for the action.
-        effect: what is to be done.
-        approval: under whose authority.
-        premises: on which facts.
-        supersedes: the key of a refused action whose case this one carries on.
-        decision_json: how the decision came about, as opaque JSON text.
-    """
-
-    key: str
-    effect: EffectRecord
-    approval: ApprovalRef
-    premises: tuple[Premise, ...] = ()
-    supersedes: str | None = None
-    decision_json: str | None = None
-
-    @property
-    def references(self) -> frozenset[str]:
-        """The references under which somebody else may have done the same."""
-        return frozenset((self.approval.id,))
 
 
 def require_key(key: str) -> str:
@@ -163,11 +63,6 @@ def require_key(key: str) -> str:
         msg = f"a key is 1 to {MAX_KEY_LENGTH} printable characters; nothing was written or sent"
         raise InvalidKey(msg)
     return key
-
-
-def idempotency_key(action_id: UUID, attempt: int) -> str:
-    """Return what the provider dedupes on: it tells nothing about the case (ADR 3)."""
-    return f"il-{action_id}-{attempt}"
 
 
 class GatedAction(BaseAggregate[UUID]):
@@ -184,20 +79,11 @@ class GatedAction(BaseAggregate[UUID]):
             mutated.history.append(self)
             return mutated
 
-    class Intended(Event, CanInitAggregate[UUID]):
+    class Intended(IntendedState, Event, CanInitAggregate[UUID]):
         """Somebody wants it done. Fixes key, effect, approval and premises (I5)."""
 
-        TOPIC = "interlock.action.intended"
-        originator_topic: str
-        intent: Intent
-
-    class Claimed(Event):
+    class Claimed(ClaimedState, Event):
         """A gate took the right to send."""
-
-        TOPIC = "interlock.action.claimed"
-        claim: Claim
-        why: str
-        doubt: Doubt | None
 
         def apply(self, aggregate: GatedAction) -> None:
             """Replace the claim; a Dispatched action stays Dispatched."""
@@ -206,19 +92,8 @@ class GatedAction(BaseAggregate[UUID]):
             if aggregate.status is Status.INTENDED:
                 aggregate.status = Status.CLAIMED
 
-    class Dispatched(Event):
+    class Dispatched(DispatchedState, Event):
         """A send is about to be made; nothing is sent before this is durable (I1)."""
-
-        TOPIC = "interlock.action.dispatched"
-        attempt: int
-        send: int
-        purpose: SendPurpose
-        idempotency_key: str
-        checks: Checks
-        deadline_at: datetime
-        horizon_at: datetime
-        roll_forward_known: bool
-        profile_digest: str
 
         def apply(self, aggregate: GatedAction) -> None:
             """Remember the send, for the horizon and for the door of its key."""
@@ -228,52 +103,36 @@ class GatedAction(BaseAggregate[UUID]):
             aggregate.status = Status.DISPATCHED
             aggregate.dispatches.append(self)
 
-    class Committed(Event):
+    class Committed(CommittedState, Event):
         """It happened."""
-
-        TOPIC = "interlock.action.committed"
-        via: Via
-        evidence: Evidence | None
-        checks: Checks | None
-        by: str | None
-        note: str | None
 
         def apply(self, aggregate: GatedAction) -> None:
             """End it as done."""
             aggregate.status = Status.COMMITTED
             aggregate.ending = self
 
-    class Refused(Event):
+    class Refused(RefusedState, Event):
         """It did not happen, and it can't any more."""
-
-        TOPIC = "interlock.action.refused"
-        code: str
-        words: str
-        possible: str
-        at_recovery: bool
-        door: Door
-        checks: Checks | None
-        by: str | None
-        note: str | None
 
         def apply(self, aggregate: GatedAction) -> None:
             """End it as not done."""
             aggregate.status = Status.REFUSED
             aggregate.ending = self
 
-    class Ambiguous(Event):
+    class Ambiguous(AmbiguousState, Event):
         """Nobody can know whether it happened (I6). A person decides."""
-
-        TOPIC = "interlock.action.ambiguous"
-        code: str
-        words: str
-        evidence: Evidence | None
-        checks: Checks | None
 
         def apply(self, aggregate: GatedAction) -> None:
             """End it as not known; the reservation stays."""
             aggregate.status = Status.AMBIGUOUS
             aggregate.ending = self
+
+    class Erased(ErasedState, Event):
+        """What its other events say is given up; what became of it is not."""
+
+        def apply(self, aggregate: GatedAction) -> None:
+            """Note it; the status stays what it was."""
+            aggregate.erased = self
 
     def __init__(self, intent: Intent) -> None:
         """Begin as intended; the argument is Intended's."""
@@ -284,6 +143,7 @@ class GatedAction(BaseAggregate[UUID]):
         self.history: list[GatedAction.Event] = []
         self.dispatches: list[GatedAction.Dispatched] = []
         self.ending: GatedAction.Committed | GatedAction.Refused | GatedAction.Ambiguous | None = None
+        self.erased: GatedAction.Erased | None = None
 
     @classmethod
     def intend(cls, action_id: UUID, intent: Intent, at: datetime) -> GatedAction:
@@ -415,20 +275,22 @@ class GatedAction(BaseAggregate[UUID]):
         """End it as not known."""
         self._trigger(self.Ambiguous, at, code=code, words=words, evidence=evidence, checks=checks)
 
+    def erase(self, reason: str, by: str, at: datetime) -> None:
+        """Give up what its events say. Nothing is forgotten before this is durable."""
+        ending = self.ending
+        evidence = ending.evidence if isinstance(ending, GatedAction.Committed) else None
+        remains = Remains(
+            status=self.status,
+            via=self.commit_event.via if self.commit_event is not None else None,
+            code=ending.code if isinstance(ending, GatedAction.Refused) else None,
+            settlement=evidence.settlement if evidence is not None else None,
+            target=self.intent.effect.target,
+            intended_at=self.created_on,
+        )
+        self._trigger(self.Erased, at, reason=reason, by=by, remains=remains)
+
     def _trigger(self, event: type[CanMutateAggregate[UUID]], at: datetime, **fields: Any) -> None:
         made: Any = event
         happened = made(originator_id=self.id, originator_version=self.version + 1, timestamp=at, **fields)
         happened.mutate(self)
         self.pending_events.append(happened)
-
-
-LEGAL_IN: dict[Status | None, frozenset[str]] = {
-    None: frozenset(("Intended",)),
-    Status.INTENDED: frozenset(("Claimed", "Refused")),
-    Status.CLAIMED: frozenset(("Claimed", "Dispatched", "Refused")),
-    Status.DISPATCHED: frozenset(("Claimed", "Dispatched", "Committed", "Refused", "Ambiguous")),
-    Status.AMBIGUOUS: frozenset(("Committed", "Refused")),
-    Status.COMMITTED: frozenset(("Committed",)),
-    Status.REFUSED: frozenset(),
-}
-"""Which events may be written in which status. Committed follows Committed when the provider's record has moved on."""

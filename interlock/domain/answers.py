@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from datetime import datetime
 from enum import StrEnum
+from functools import cache
 from typing import Any
 
 
@@ -23,22 +24,31 @@ class Storable:
         Raises:
             TypeError: a field is of another type.
         """
-        for field in fields(self):  # type: ignore[arg-type]  # every subclass is a dataclass
-            value = getattr(self, field.name)
-            object.__setattr__(self, field.name, _checked(f"{type(self).__name__}.{field.name}", str(field.type), value))
+        kind: Any = type(self)  # mypy takes it for something without a hash
+        for name, annotation in _annotations(kind):
+            given = getattr(self, name)
+            value = _checked(kind, name, annotation, given)
+            if value is not given:
+                object.__setattr__(self, name, value)
 
 
-def _checked(name: str, annotation: str, value: Any) -> Any:
-    allowed = _TYPES[annotation]
-    if type(value) not in allowed:
-        raise TypeError(f"{name} must be {annotation}, not {type(value).__name__}")
+@cache
+def _annotations(kind: type) -> tuple[tuple[str, str], ...]:
+    return tuple((field.name, str(field.type)) for field in fields(kind))
+
+
+def _checked(kind: type, name: str, annotation: str, value: Any) -> Any:
+    if type(value) not in _TYPES[annotation]:
+        raise TypeError(f"{kind.__name__}.{name} must be {annotation}, not {type(value).__name__}")
     if annotation == "tuple[str, ...]":
-        return tuple(_checked(name, "str", item) for item in value)
+        return tuple(_checked(kind, name, "str", item) for item in value)
     return storable(value) if type(value) is str else value
 
 
 def storable(text: str) -> str:
     """Return the text with what a journal can't carry replaced."""
+    if text.isascii() and "\0" not in text:
+        return text
     return text.encode("utf-8", "replace").decode().replace("\0", "\ufffd")
 
 

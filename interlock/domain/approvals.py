@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
-from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
@@ -12,80 +10,21 @@ from eventsourcing.domain import BaseAggregate, CanInitAggregate, CanMutateAggre
 
 from interlock.domain.clockless import Clockless
 from interlock.domain.effects import EffectRecord
+from interlock.domain.legality import misfit
+from interlock.domain.states import (
+    ApprovalReading,
+    ApprovalRef,
+    ApprovalState,
+    ApprovalTerms,
+    ErasedApprovalState,
+    GrantedState,
+    ReleasedState,
+    ReservedState,
+    RevokedState,
+    SpentState,
+)
 
-
-class ApprovalState(StrEnum):
-    """Whether an approval lets an action go on."""
-
-    LIVE = "live"
-    REVOKED = "revoked"
-    EXPIRED = "expired"
-    USED_UP = "used_up"
-    MISSING = "missing"
-    UNREADABLE = "unreadable"
-    """Its source could not be read. That is not a no, and not a yes."""
-
-
-@dataclass(frozen=True, slots=True)
-class ApprovalRef:
-    """Where an approval is: in the journal (`source` None), or in a source registered under that name."""
-
-    id: str
-    source: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalReading:
-    """What was read of an approval, as events and receipts keep it.
-
-    `held` says whether the journal holds it, so that its reservation stands in the same transaction as the send's Dispatched;
-    `version` is the version that such a transaction asserts. `misfit` says why its terms can never cover the effect.
-    """
-
-    ref: ApprovalRef
-    state: ApprovalState
-    held: bool
-    read_at: datetime
-    cap_minor: int | None = None
-    currency: str | None = None
-    remaining_minor: int | None = None
-    by: str | None = None
-    expires_at: datetime | None = None
-    version: int | None = None
-    misfit: str | None = None
-
-    @property
-    def holds(self) -> bool:
-        """Whether an action may go on under it."""
-        return self.state is ApprovalState.LIVE and self.misfit is None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ApprovalTerms:
-    """The terms under which an approval is granted. Granting the same id again must use the same terms."""
-
-    cap_minor: int | None
-    currency: str | None
-    by: str
-    expires_in_s: int
-    fingerprint: str | None
-    uses: int
-
-
-def misfit(effect: EffectRecord, *, cap_minor: int | None, currency: str | None, fingerprint: str | None) -> str | None:
-    """Return why an approval with these terms can never cover the effect, in words; None where it can."""
-    money = effect.money
-    if fingerprint is not None and fingerprint != effect.fingerprint:
-        return "was given for another effect"
-    if money is None:
-        return None
-    if cap_minor is None or currency is None:
-        return "covers no money"
-    if currency != money.currency:
-        return f"is in {currency}, and the effect in {money.currency}"
-    if cap_minor < money.amount_minor:
-        return f"covers {cap_minor} {currency}, and the effect needs {money.amount_minor}"
-    return None
+__all__ = ["Approval", "ApprovalReading", "ApprovalRef", "ApprovalState", "ApprovalTerms", "misfit"]
 
 
 class Approval(BaseAggregate[UUID]):
@@ -96,58 +35,41 @@ class Approval(BaseAggregate[UUID]):
     class Event(Clockless, CanMutateAggregate[UUID], DomainEvent):
         """The base of the events of an approval."""
 
-    class Granted(Event, CanInitAggregate[UUID]):
+    class Granted(GrantedState, Event, CanInitAggregate[UUID]):
         """Somebody gave it."""
 
-        TOPIC = "interlock.approval.granted"
-        originator_topic: str
-        approval_id: str
-        terms: ApprovalTerms
-
-    class Reserved(Event):
+    class Reserved(ReservedState, Event):
         """An action is about to be sent under it; written in the transaction of its Dispatched."""
-
-        TOPIC = "interlock.approval.reserved"
-        action_id: str
-        amount_minor: int
 
         def apply(self, aggregate: Approval) -> None:
             """Hold the amount for that action."""
             aggregate.reserved[self.action_id] = self.amount_minor
 
-    class Spent(Event):
+    class Spent(SpentState, Event):
         """The action was carried out."""
-
-        TOPIC = "interlock.approval.spent"
-        action_id: str
-        amount_minor: int
 
         def apply(self, aggregate: Approval) -> None:
             """Turn the reservation into a spend."""
             aggregate.reserved.pop(self.action_id, None)
             aggregate.spent[self.action_id] = self.amount_minor
 
-    class Released(Event):
+    class Released(ReleasedState, Event):
         """The action was refused after it had been reserved, and did not happen."""
-
-        TOPIC = "interlock.approval.released"
-        action_id: str
 
         def apply(self, aggregate: Approval) -> None:
             """Give the reservation back."""
             aggregate.reserved.pop(self.action_id, None)
 
-    class Revoked(Event):
+    class Revoked(RevokedState, Event):
         """Somebody took it back."""
-
-        TOPIC = "interlock.approval.revoked"
-        by: str
-        note: str
 
         def apply(self, aggregate: Approval) -> None:
             """Let nothing more be sent under it."""
             aggregate.revoked_at = self.timestamp
             aggregate.revoked_by = self.by
+
+    class Erased(ErasedApprovalState, Event):
+        """What its other events say is given up; its id stays taken."""
 
     def __init__(self, approval_id: str, terms: ApprovalTerms, timestamp: datetime) -> None:
         """Begin with nothing reserved; the arguments are Granted's."""
@@ -225,6 +147,15 @@ class Approval(BaseAggregate[UUID]):
         """Take it back; revoking twice changes nothing."""
         if self.revoked_at is None:
             self._trigger(self.Revoked, at, by=by, note=note)
+
+    def is_over(self, at: datetime) -> bool:
+        """Whether nothing is or can be sent under it any more: no reservation is left, and it lets no further action go on."""
+        used_up = len(self.spent) >= self.terms.uses
+        return not self.reserved and (self.revoked_at is not None or at >= self.expires_at or used_up)
+
+    def erase(self, reason: str, by: str, at: datetime) -> None:
+        """Give up what its events say. Nothing is forgotten before this is durable."""
+        self._trigger(self.Erased, at, reason=reason, by=by)
 
     def _trigger(self, event: type[CanMutateAggregate[UUID]], at: datetime, **fields: Any) -> None:
         made: Any = event

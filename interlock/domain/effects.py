@@ -204,6 +204,26 @@ class EffectRecord:
         return Effect(self.target, self.subject, codec.decode(json.loads(self.parameters_json)), self.money)
 
 
+def fingerprint_of(target: str, subject: str, parameters: bytes, money: Money | None) -> str:
+    """Return the digest of an effect's canonical form (I5).
+
+    Args:
+        target: the target's name.
+        subject: what is acted on.
+        parameters: the parameters in their canonical form (RFC 8785).
+        money: the money in the effect, if there is any.
+    """
+    amount: list[int | str] = [money.amount_minor, money.currency] if money else []
+    # The canonical form of an object is that of its parts, in the order of their names.
+    canonical = b'{"money":%b,"parameters":%b,"subject":%b,"target":%b}' % (
+        rfc8785.dumps(amount),
+        parameters,
+        rfc8785.dumps(subject),
+        rfc8785.dumps(target),
+    )
+    return f"sha256:{hashlib.sha256(canonical).hexdigest()}"
+
+
 def record_effect(effect: Effect[P], codec: EffectCodec[P], target_version: int) -> EffectRecord:
     """Return the effect in its canonical form (RFC 8785), with the fingerprint of that form.
 
@@ -214,21 +234,13 @@ def record_effect(effect: Effect[P], codec: EffectCodec[P], target_version: int)
         msg = "an effect needs a subject"
         raise InvalidEffect(msg)
     require_unicode("subject", effect.subject)
-    money: list[int | str] = [effect.money.amount_minor, effect.money.currency] if effect.money else []
     parameters = rfc8785.dumps(dict(codec.encode(effect.parameters)))
-    # The canonical form of an object is that of its parts, in the order of their names.
-    canonical = b'{"money":%b,"parameters":%b,"subject":%b,"target":%b}' % (
-        rfc8785.dumps(money),
-        parameters,
-        rfc8785.dumps(effect.subject),
-        rfc8785.dumps(effect.target),
-    )
     return EffectRecord(
         target=effect.target,
         target_version=target_version,
         subject=effect.subject,
         parameters_json=parameters.decode(),
-        fingerprint=f"sha256:{hashlib.sha256(canonical).hexdigest()}",
+        fingerprint=fingerprint_of(effect.target, effect.subject, parameters, effect.money),
         amount_minor=effect.money.amount_minor if effect.money else None,
         currency=effect.money.currency if effect.money else None,
     )

@@ -18,6 +18,7 @@ from interlock.domain.answers import (
     SendAnswer,
     Unknown,
 )
+from interlock.domain.books import Books
 from interlock.domain.effects import Effect, EffectCodec
 from interlock.domain.premises import Premise, PremisePolicy, Strict
 from interlock.domain.profiles import CapabilityProfile
@@ -130,6 +131,21 @@ class Target(TargetBase[P], ABC):
         except Exception as error:  # noqa: BLE001 - I6: a failed burn closes nothing
             return CannotTell(_named(error))
 
+    def books(self, subject: str | None, *, deadline: Deadline) -> Books | CannotTell:
+        """Read what the provider has on its books, for an audit; the gate never asks.
+
+        Args:
+            subject: about what; None for all that there is.
+            deadline: when to give up; the answer is CannotTell then.
+
+        Returns:
+            Books, read to the last page, or CannotTell. It raises nothing.
+        """
+        try:
+            return _one_of((Books, CannotTell), self._books(subject, deadline=deadline))
+        except Exception as error:  # noqa: BLE001 - a failed read is not an empty book
+            return CannotTell(_named(error))
+
     def _observe(self, subject: str) -> Premise:
         msg = f"target {self.name!r} observes nothing ({subject!r})"
         raise NotImplementedError(msg)
@@ -144,6 +160,10 @@ class Target(TargetBase[P], ABC):
     def _burn(self, effect: Effect[P], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> BurnAnswer:
         del effect, action_id, idempotency_key, deadline
         return CannotTell("this target can't burn a key")
+
+    def _books(self, subject: str | None, *, deadline: Deadline) -> Books | CannotTell:
+        del subject, deadline
+        return CannotTell("this target shows no books")
 
 
 class AsyncTarget(TargetBase[P], ABC):
@@ -178,6 +198,13 @@ class AsyncTarget(TargetBase[P], ABC):
         except Exception as error:  # noqa: BLE001 - I6, as in Target.burn
             return CannotTell(_named(error))
 
+    async def books(self, subject: str | None, *, deadline: Deadline) -> Books | CannotTell:
+        """Read what the provider has on its books, for an audit; see `Target.books`."""
+        try:
+            return _one_of((Books, CannotTell), await self._books(subject, deadline=deadline))
+        except Exception as error:  # noqa: BLE001 - as in Target.books
+            return CannotTell(_named(error))
+
     async def _observe(self, subject: str) -> Premise:
         msg = f"target {self.name!r} observes nothing ({subject!r})"
         raise NotImplementedError(msg)
@@ -192,6 +219,10 @@ class AsyncTarget(TargetBase[P], ABC):
     async def _burn(self, effect: Effect[P], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> BurnAnswer:
         del effect, action_id, idempotency_key, deadline
         return CannotTell("this target can't burn a key")
+
+    async def _books(self, subject: str | None, *, deadline: Deadline) -> Books | CannotTell:
+        del subject, deadline
+        return CannotTell("this target shows no books")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

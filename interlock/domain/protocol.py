@@ -51,7 +51,7 @@ def fire(intent: Intent, sender: Sender) -> Protocol[Conclusion]:
     """
     moved = False
     while True:
-        action = yield from FindAction(intent.key)
+        action = yield from FindAction(intent.key, _asked_next(intent))
         if action is not None and moved:
             yield from _require_not_refused_behind_our_back(action, sender)
         if action is not None:
@@ -140,6 +140,11 @@ def resolve(
         if isinstance(step, Ended | Pending):
             return step
         action = yield from LoadAction(action.id)
+
+
+def _asked_next(intent: Intent) -> str | None:
+    """Return the approval that can be read with the key: after premises, which take time, it is read as late as can be."""
+    return None if intent.premises or intent.approval.source is not None else intent.approval.id
 
 
 def _begin(intent: Intent, sender: Sender) -> Protocol[Conclusion | AppendAnswer]:

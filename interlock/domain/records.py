@@ -66,4 +66,4 @@ def running_hash(previous: bytes | None, leaf: bytes) -> bytes:
 
 def name_digest(log: str, kind: str, name: str) -> bytes:
     """Return what stands for a key or an approval's id in the table of names (ADR 3)."""
-    return hashlib.sha256(json.dumps([log, kind, name], ensure_ascii=True).encode()).digest()
+    return hashlib.sha256(f"[{_quoted(log)}, {_quoted(kind)}, {_quoted(name)}]".encode()).digest()

@@ -43,9 +43,16 @@ class NewActionId(Request[UUID]):
 
 @dataclass(frozen=True, slots=True)
 class FindAction(Request[GatedAction | None]):
-    """The action that has this key, as the journal has it now."""
+    """The action that has this key, as the journal has it now.
+
+    Args:
+        key: the caller's name for it.
+        approval_id: the approval that is asked for next if there is no such action, so that both can be read at once. What was
+            read early and has changed since is caught by its version, in the transaction of the first send (I3).
+    """
 
     key: str
+    approval_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +112,14 @@ class Append(Request[AppendAnswer]):
 @dataclass(frozen=True, slots=True)
 class StillAt(Request[bool]):
     """Whether the action's version is still this one: asked right before a socket write, for a holder that woke up late."""
+
+    action_id: UUID
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor(Request[str | None]):
+    """Wait until this event stands under a checkpoint of the log that counts. Answers None, or why it does not yet, in words."""
 
     action_id: UUID
     version: int

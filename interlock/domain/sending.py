@@ -12,7 +12,8 @@ from interlock.domain.approvals import Approval
 from interlock.domain.checking import Checked, check
 from interlock.domain.endings import Pending, PendingReason, Refusal, Step, record_done, record_refusal
 from interlock.domain.profiles import CapabilityProfile
-from interlock.domain.requests import Append, AppendAnswer, Now, Protocol, Send, SleepUntil, StillAt
+from interlock.domain.progress import DECLINED
+from interlock.domain.requests import Anchor, Append, AppendAnswer, Now, Protocol, Send, SleepUntil, StillAt
 
 CLAIM_MARGIN_S = 5
 """How far inside the claim's time to live a send's deadline has to be (DESIGN: claims)."""
@@ -33,6 +34,7 @@ class Sender:
         claim_ttl_s: for how long its claims hold.
         profile: what the target promises.
         sends_per_pass: after how many unanswered sends it lets the caller decide when to go on.
+        anchors: whether a send waits until its Dispatched stands under a checkpoint of the log.
     """
 
     holder: str
@@ -42,6 +44,7 @@ class Sender:
     claim_ttl_s: float
     profile: CapabilityProfile
     sends_per_pass: int = 2
+    anchors: bool = False
 
     def claim(self, action: GatedAction, at: datetime) -> Claim:
         """Return a claim of the next term."""
@@ -98,7 +101,9 @@ def announce_and_send(action: GatedAction, sender: Sender, checked: Checked, att
 
 
 def send(action: GatedAction, sender: Sender, *, fresh_key: bool) -> Protocol[SendAnswer | None]:
-    """Check term, deadline and key window right before the write, and send. None: somebody else took over; nothing was sent.
+    """Anchor it, check term, deadline and key window right before the write, and send.
+
+    None: somebody else took over; nothing was sent.
 
     Args:
         action: its last dispatch is the send to make.
@@ -106,6 +111,10 @@ def send(action: GatedAction, sender: Sender, *, fresh_key: bool) -> Protocol[Se
         fresh_key: whether nothing was ever sent under the key, so that its window does not matter.
     """
     dispatch = action.last_dispatch
+    if sender.anchors:
+        why_not = yield from Anchor(action.id, action.version)
+        if why_not is not None:
+            return NotSent(why_not)  # what has to be known before it happens was not; nothing left
     if not (yield from StillAt(action.id, action.version)):
         return None
     now = yield from Now()
@@ -141,7 +150,7 @@ def take_answer(
 def declined_refusal(declined: Declined, door: Door, *, at_recovery: bool) -> Refusal:
     """Return the refusal that the provider's own definite no makes."""
     return Refusal(
-        code=f"declined:{declined.code}",
+        code=f"{DECLINED}{declined.code}",
         words=declined.words,
         door=door,
         at_recovery=at_recovery,

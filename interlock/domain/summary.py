@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from interlock.domain.account import IN_FLIGHT
 from interlock.domain.action import GatedAction, Status
 from interlock.domain.answers import Settlement
 
-IN_FLIGHT = "IN_FLIGHT"
-"""What the outside calls an action without an ending."""
+__all__ = ["IN_FLIGHT", "ActionSummary", "needs_attention", "summarize"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,7 +19,7 @@ class ActionSummary:
     Args:
         action_id: the action.
         version: of its last event.
-        key: the caller's name for it; None after erasure.
+        key: the caller's name for it; None after erasure, as what was acted on, the amount and the approval are empty then.
         status: COMMITTED, REFUSED, AMBIGUOUS, or IN_FLIGHT.
         target: the target's name.
         subject: what is acted on.
@@ -55,6 +55,8 @@ class ActionSummary:
 
 def summarize(action: GatedAction) -> ActionSummary:
     """Return the summary of an action as it is in memory, pending events included."""
+    if action.erased is not None:
+        return summary_of_erased(action.erased)
     effect, ending = action.intent.effect, action.ending
     claim = None if action.ended else action.claim
     return ActionSummary(
@@ -74,6 +76,29 @@ def summarize(action: GatedAction) -> ActionSummary:
         claim_expires_at=claim.expires_at if claim else None,
         intended_at=action.created_on,
         changed_at=action.modified_on,
+    )
+
+
+def summary_of_erased(erased: GatedAction.Erased) -> ActionSummary:
+    """Return the summary of an erased action, from its last event alone."""
+    remains = erased.remains
+    return ActionSummary(
+        action_id=erased.originator_id.hex,
+        version=erased.originator_version,
+        key=None,
+        status=remains.status.value,
+        target=remains.target,
+        subject="",
+        approval_id="",
+        amount_minor=None,
+        currency=None,
+        via=remains.via.value if remains.via else None,
+        code=remains.code,
+        attention=False,
+        claim_lock=None,
+        claim_expires_at=None,
+        intended_at=remains.intended_at,
+        changed_at=erased.timestamp,
     )
 
 

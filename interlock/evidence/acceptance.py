@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 
 from interlock.errors import QuorumNotReached, WrongKey
 from interlock.evidence.checkpoints import Checkpoint
@@ -12,6 +13,10 @@ from interlock.evidence.policies import Policy
 from interlock.evidence.signing import verifier_of
 from interlock.evidence.tlog_proofs import TlogProof
 from interlock.evidence.vkeys import VerifierKey
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_S = 2**37
+"""A time that a calendar still has; a cosignature can say a later one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,12 @@ class AcceptedCheckpoint:
     checkpoint: Checkpoint
     logs: tuple[VerifierKey, ...]
     witnesses: dict[str, Signed]
+
+    @property
+    def cosigned_at(self) -> tuple[datetime, ...]:
+        """When the witnesses say that they cosigned it."""
+        times = (signed.at_s for signed in self.witnesses.values() if signed.at_s is not None)
+        return tuple(_EPOCH + timedelta(seconds=min(at_s, _LAST_S)) for at_s in times)
 
 
 def accept_checkpoint(note: SignedNote, policy: Policy) -> AcceptedCheckpoint:

@@ -119,6 +119,14 @@ class Reader:
         """
         return self._take(name, int)
 
+    def number_or_none(self, name: str) -> int | None:
+        """Return an integer, or None where there is none.
+
+        Raises:
+            MalformedEvidence: it is something else.
+        """
+        return None if self._fields.get(name) is None else self.number(name)
+
     def fields(self, name: str) -> dict[str, Any]:
         """Return an object, as it is.
 
@@ -134,6 +142,14 @@ class Reader:
             MalformedEvidence: it is missing, or something else.
         """
         return Reader(self.fields(name), f"{name} of {self._what}")
+
+    def object_or_none(self, name: str) -> Reader | None:
+        """Return an object, to be read in turn, or None where there is none.
+
+        Raises:
+            MalformedEvidence: it is something else.
+        """
+        return None if self._fields.get(name) is None else self.object(name)
 
     def objects(self, name: str) -> tuple[Reader, ...]:
         """Return an array of objects, each to be read in turn.
@@ -154,6 +170,17 @@ class Reader:
             raise MalformedEvidence(f"{name} of {self._what} is not an array of strings")
         return tuple(values)
 
+    def texts_or_none(self, name: str) -> tuple[str | None, ...]:
+        """Return an array of strings, in which null may stand for one.
+
+        Raises:
+            MalformedEvidence: it is missing, or something else.
+        """
+        values = self._take(name, list)
+        if not all(isinstance(value, str | None) for value in values):
+            raise MalformedEvidence(f"{name} of {self._what} is not an array of strings and nulls")
+        return tuple(values)
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._fields)
 
@@ -172,6 +199,15 @@ def read_object(data: bytes, what: str, limits: Limits | None = None) -> Reader:
         MalformedEvidence: as `read_json` does, and if it is something else than an object.
     """
     return Reader(read_json(data, what, limits), what)
+
+
+def read_objects(data: bytes, what: str, limits: Limits | None = None) -> tuple[Reader, ...]:
+    """Read a JSON array of objects.
+
+    Raises:
+        MalformedEvidence: as `read_json` does, and if it is something else.
+    """
+    return Reader({"entries": read_json(data, what, limits)}, what).objects("entries")
 
 
 def _measure(text: str, what: str, limits: Limits) -> None:

@@ -14,5 +14,5 @@ def time_ordered_id(at: datetime) -> UUID:
         at: its time; 48 bits of milliseconds, followed by 74 random bits.
     """
     milliseconds = int(at.timestamp() * 1000) & (2**48 - 1)
-    random_a, random_b = secrets.randbits(12), secrets.randbits(62)
+    random_a, random_b = divmod(secrets.randbits(74), 2**62)
     return UUID(int=milliseconds << 80 | 0x7 << 76 | random_a << 64 | 0b10 << 62 | random_b)

@@ -16,16 +16,19 @@ from eventsourcing.persistence import ApplicationRecorder, StoredEvent
 from interlock.domain.action import GatedAction
 from interlock.domain.approvals import Approval
 from interlock.domain.cursors import START, Cursor
+from interlock.domain.log import JournalLog
+from interlock.domain.log_states import LOG_ID
 from interlock.domain.records import name_digest
 from interlock.domain.requests import AppendAnswer
-from interlock.domain.summary import ActionSummary, summarize
-from interlock.errors import GateClosed, JournalCorrupt, JournalUnavailable
+from interlock.domain.summary import ActionSummary, summarize, summary_of_erased
+from interlock.errors import ActionErased, ApprovalErased, GateClosed, JournalCorrupt, JournalUnavailable, UnknownApproval
+from interlock.evidence.log_store import LogStore
 from interlock.infrastructure.application import JournalApplication
 from interlock.infrastructure.clock import Clock
-from interlock.infrastructure.locks import Locks
+from interlock.infrastructure.locks import LeaderLock, Locks
 from interlock.infrastructure.recording import Backlog, Batch, JournalRecorder, Moved, Name, StoredRow, SummaryFilter
 
-A = TypeVar("A", GatedAction, Approval)
+A = TypeVar("A", GatedAction, Approval, JournalLog)
 
 
 class Journal(ABC):
@@ -53,6 +56,14 @@ class Journal(ABC):
         """Return a liveness lock of a new holder."""
 
     @abstractmethod
+    def log_store(self) -> LogStore:
+        """Return where the transparency log keeps its tree and what it signed."""
+
+    @abstractmethod
+    def log_lock(self) -> LeaderLock:
+        """Return the lock of whoever signs the log: one process at a time."""
+
+    @abstractmethod
     def clock(self) -> Clock:
         """Return the journal's clock: all gates on one journal go by it."""
 
@@ -73,7 +84,11 @@ class Journal(ABC):
                 self._application = None
 
     def find_action(self, key: str) -> GatedAction | None:
-        """Return the action that has this key, or None."""
+        """Return the action that has this key, or None.
+
+        Raises:
+            ActionErased: it was erased; the key stays taken.
+        """
         return self._named("action", key, GatedAction)
 
     def id_of(self, key: str) -> UUID | None:
@@ -81,22 +96,47 @@ class Journal(ABC):
         with self._translated("be read"):
             return self._recorder.named("action", name_digest(self.log_id, "action", key))
 
+    def approval_id_of(self, approval_id: str) -> UUID | None:
+        """Return the aggregate that has this approval's id, erased or not; None where the id is free."""
+        with self._translated("be read"):
+            return self._recorder.named("approval", name_digest(self.log_id, "approval", approval_id))
+
     def load_action(self, action_id: UUID) -> GatedAction:
         """Return an action whose id came from this journal.
 
         Raises:
+            ActionErased: it was erased.
             JournalCorrupt: there is no such action, or it can't be read.
         """
         with self._translated("be read"):
             events = self._recorder.events_of(action_id)
-        action = self._project(events, GatedAction)
-        if action is None:
-            raise JournalCorrupt(f"the journal has no action {action_id}; nothing was sent, run `interlock verify`")
-        return action
+        return self._action_of(action_id, events)
+
+    def load_actions(self, action_ids: Sequence[UUID]) -> dict[UUID, GatedAction | ActionErased | JournalCorrupt]:
+        """Return actions whose ids came from this journal, or why one of them can't be read."""
+        with self._translated("be read"):
+            events = self._recorder.events_of_all(action_ids)
+        by_id: dict[Any, list[StoredEvent]] = {}
+        for event in events:
+            by_id.setdefault(event.originator_id, []).append(event)
+        return {action_id: self._action_or_why_not(action_id, by_id.get(action_id, [])) for action_id in action_ids}
 
     def find_approval(self, approval_id: str) -> Approval | None:
         """Return the approval that has this id, or None."""
         return self._named("approval", approval_id, Approval)
+
+    def find_action_or_approval(self, key: str, approval_id: str) -> GatedAction | Approval | None:
+        """Return the action that has this key, or else the approval that has this id; both are read at once."""
+        names = [(kind, name_digest(self.log_id, kind, name)) for kind, name in (("action", key), ("approval", approval_id))]
+        with self._translated("be read"):
+            of_action, of_approval = self._recorder.events_named(*names)
+        return self._project(of_action, GatedAction) or self._project(of_approval, Approval)
+
+    def find_log(self) -> JournalLog | None:
+        """Return the log as it stands; None where nobody has begun to sign it."""
+        with self._translated("be read"):
+            events = self._recorder.events_of(LOG_ID)
+        return self._project(events, JournalLog)
 
     def version_of(self, aggregate_id: UUID) -> int:
         """Return the latest version of an aggregate, 0 where there is none."""
@@ -113,9 +153,6 @@ class Journal(ABC):
             JournalCorrupt: a name is taken, and the events of what it stands for are gone; nothing was written.
         """
         aggregates: list[BaseAggregate[UUID]] = [aggregate for aggregate in (action, approval) if aggregate is not None]
-        events = [event for aggregate in aggregates for event in aggregate.pending_events]
-        mapper, recorder = self._app.mapper, self._recorder
-        stored = [mapper.to_stored_event(event) for event in events]
         batch = Batch(
             names=tuple(name for aggregate in aggregates if (name := self._new_name(aggregate)) is not None),
             expected=tuple((aggregate.id, aggregate.version - len(aggregate.pending_events)) for aggregate in aggregates),
@@ -123,17 +160,26 @@ class Journal(ABC):
             approval_id=approval.id if approval is not None else None,
         )
         try:
-            recorder.insert_events(stored, batch=batch)
+            self._write(aggregates, batch)
         except Moved as moved:
             mine = action is not None and moved.aggregate_id == action.id
             if mine or action is None:
                 self._require_no_empty_name(batch)
             return AppendAnswer.ACTION_MOVED if mine else AppendAnswer.APPROVAL_MOVED
-        except recorder.errors as error:
-            self._read_back(recorder, stored, error)
-        for aggregate in aggregates:
-            aggregate.collect_events()
         return AppendAnswer.APPENDED
+
+    def append_log(self, log: JournalLog) -> bool:
+        """Write the log's own pending events; False, and nothing was written, where somebody else wrote some.
+
+        Raises:
+            JournalUnavailable: nothing was written, as far as could be read back (I8).
+        """
+        expected = ((log.id, log.version - len(log.pending_events)),)
+        try:
+            self._write([log], Batch(names=(), expected=expected, summary=None))
+        except Moved:
+            return False
+        return True
 
     def summaries(
         self, conditions: SummaryFilter, *, limit: int, after: str | None = None, newest_first: bool = True
@@ -158,6 +204,46 @@ class Journal(ABC):
         """Drop all summaries and derive them again from the events. Returns how many there are."""
         with self._translated("rebuild its receipts"):
             return self._recorder.replace_summaries(self._derive_summary)
+
+    def erasure_of(self, action_id: UUID) -> GatedAction.Erased:
+        """Return what is left of an action that was erased.
+
+        Raises:
+            JournalCorrupt: it was not erased, or the event can't be read.
+        """
+        with self._translated("be read"):
+            events = self._recorder.events_of(action_id)
+        if not _is_erased(events, GatedAction.Erased):
+            raise JournalCorrupt(f"action {action_id} was not erased; run `interlock verify`")
+        return cast("GatedAction.Erased", self._app.mapper.to_domain_event(events[-1]))
+
+    def forget(self, action_id: UUID) -> GatedAction.Erased:
+        """Forget what the events of an erased action say, and return what is left. Doing it again does no harm.
+
+        Raises:
+            JournalCorrupt: it was not erased: that has to be durable first.
+            JournalUnavailable: it could not be done.
+        """
+        erased = self.erasure_of(action_id)
+        with self._translated("forget the states of an erased action: erase it again"):
+            self._recorder.redact(action_id, summary_of_erased(erased))
+        return erased
+
+    def forget_approval(self, approval_id: str) -> None:
+        """Forget what the events of an erased approval say. Doing it again does no harm.
+
+        Raises:
+            UnknownApproval: there is no such approval.
+            JournalCorrupt: it was not erased: that has to be durable first.
+            JournalUnavailable: it could not be done.
+        """
+        aggregate_id = self.approval_id_of(approval_id)
+        if aggregate_id is None:
+            raise UnknownApproval(f"there is no approval {approval_id!r}; nothing was erased")
+        with self._translated("forget the states of an erased approval: erase it again"):
+            if not _is_erased(self._recorder.events_of(aggregate_id), Approval.Erased):
+                raise JournalCorrupt(f"approval {aggregate_id} was not erased; run `interlock verify`")
+            self._recorder.redact(aggregate_id, None)
 
     def rows(self, *, after: int = 0, limit: int = 1000, aggregate_id: UUID | None = None) -> list[StoredRow]:
         """Return rows of the log as they stand, by position, without decoding them."""
@@ -223,8 +309,26 @@ class Journal(ABC):
         return self._app.mapper.to_domain_event(StoredEvent(UUID(row.aggregate_id), row.version, row.topic, row.state or b""))
 
     def _derive_summary(self, events: Sequence[StoredEvent]) -> ActionSummary | None:
+        if _is_erased(events, GatedAction.Erased):
+            return summary_of_erased(cast("GatedAction.Erased", self._app.mapper.to_domain_event(events[-1])))
         action = self._project(events, GatedAction)
         return None if action is None else summarize(action)
+
+    def _write(self, aggregates: Sequence[BaseAggregate[UUID]], batch: Batch) -> None:
+        """Write the aggregates' pending events and their batch, or nothing.
+
+        Raises:
+            Moved: an aggregate is not at the expected version, or a name is taken.
+            JournalUnavailable: nothing was written, as far as could be read back (I8).
+        """
+        mapper, recorder = self._app.mapper, self._recorder
+        stored = [mapper.to_stored_event(event) for aggregate in aggregates for event in aggregate.pending_events]
+        try:
+            recorder.insert_events(stored, batch=batch)
+        except recorder.errors as error:
+            self._read_back(recorder, stored, error)
+        for aggregate in aggregates:
+            aggregate.collect_events()
 
     def _read_back(self, recorder: JournalRecorder, stored: Sequence[StoredEvent], error: Exception) -> None:
         """Return if the events are stored although their acknowledgement was lost (I8).
@@ -249,6 +353,20 @@ class Journal(ABC):
                         f"the name of this {name.kind} is taken by {taken_by}, of which there is no event; nothing was sent, run "
                         "`interlock verify`"
                     )
+                if taken_by is not None and _is_erased(self._recorder.events_of(taken_by), Approval.Erased):
+                    raise ApprovalErased(f"this id is that of an approval that was erased ({taken_by}); nothing was written")
+
+    def _action_of(self, action_id: UUID, events: Sequence[StoredEvent]) -> GatedAction:
+        action = self._project(events, GatedAction)
+        if action is None:
+            raise JournalCorrupt(f"the journal has no action {action_id}; nothing was sent, run `interlock verify`")
+        return action
+
+    def _action_or_why_not(self, action_id: UUID, events: Sequence[StoredEvent]) -> GatedAction | ActionErased | JournalCorrupt:
+        try:
+            return self._action_of(action_id, events)
+        except (ActionErased, JournalCorrupt) as error:
+            return error
 
     def _new_name(self, aggregate: BaseAggregate[UUID]) -> Name | None:
         if not aggregate.pending_events or aggregate.pending_events[0].originator_version != aggregate.INITIAL_VERSION:
@@ -262,10 +380,15 @@ class Journal(ABC):
 
     def _named(self, kind: str, name: str, aggregate_type: type[A]) -> A | None:
         with self._translated("be read"):
-            events = self._recorder.events_named(kind, name_digest(self.log_id, kind, name))
+            (events,) = self._recorder.events_named((kind, name_digest(self.log_id, kind, name)))
         return self._project(events, aggregate_type)
 
     def _project(self, events: Sequence[StoredEvent], aggregate_type: type[A]) -> A | None:
+        if _is_erased(events, Approval.Erased):
+            return None  # it is as good as not there, but for its id, which is taken
+        if _is_erased(events, GatedAction.Erased):
+            erased = cast("GatedAction.Erased", self._app.mapper.to_domain_event(events[-1]))
+            raise ActionErased(str(erased.originator_id), erased.remains.status)
         aggregate: Any = None
         for event in map(self._app.mapper.to_domain_event, events):
             try:
@@ -301,3 +424,7 @@ class Journal(ABC):
     @property
     def _recorder(self) -> JournalRecorder:
         return cast("JournalRecorder", self._app.recorder)
+
+
+def _is_erased(events: Sequence[StoredEvent], by: type[GatedAction.Erased | Approval.Erased]) -> bool:
+    return bool(events) and events[-1].topic == by.TOPIC

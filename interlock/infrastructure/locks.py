@@ -78,6 +78,64 @@ class Locks(Protocol):
         ...
 
 
+class LeaderLock(Protocol):
+    """The lock of whoever signs the log: one process of all that could. It is dropped when its holder dies."""
+
+    def take(self) -> bool:
+        """Take it, unless somebody else has it; return whether it is ours, and still is."""
+        ...
+
+    def release(self) -> None:
+        """Drop it. Releasing twice does nothing."""
+        ...
+
+    def forget_after_fork(self) -> None:
+        """Leave it to the parent, in a forked child."""
+        ...
+
+
+class FileLeaderLock:
+    """A leader's lock on a file, which stays: whoever finds it free takes it.
+
+    Args:
+        path: the file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd: int | None = None
+
+    def take(self) -> bool:
+        """Take it, unless somebody else has it; return whether it is ours.
+
+        Raises:
+            JournalUnavailable: the file can't be made.
+        """
+        if self._fd is not None or sys.platform == "win32":
+            return True  # without locks several leaders are a waste, and no harm: each signs only what continues the last
+        try:
+            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise JournalUnavailable(f"no lock can be made at {self._path}: {error}; nothing was signed") from error
+        self._fd = fd  # before it is locked: a child that is forked in between has to find it, and close it
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.release()
+            return False
+        return True
+
+    def release(self) -> None:
+        """Drop it. Releasing twice does nothing."""
+        self.forget_after_fork()
+
+    def forget_after_fork(self) -> None:
+        """Close the descriptor; a parent's lock is not dropped by its child doing so."""
+        if self._fd is not None:
+            os.close(self._fd)
+            self._fd = None
+
+
 class FileLocks:
     """Locks that the operating system drops when their holder dies.
 

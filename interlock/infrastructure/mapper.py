@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import dataclasses
 import secrets
-import typing
-from functools import cache
 from typing import Any
 from uuid import UUID
 
@@ -15,10 +12,7 @@ from eventsourcing.persistence import JSONTranscoder, Mapper, StoredEvent
 from eventsourcing.utils import TopicError, get_topic, resolve_topic
 
 from interlock.errors import EventNotStorable, JournalCorrupt
-
-_SALT = "_salt"
-_BESIDE = ("originator_id", "originator_version")
-"""What is stored beside an event's state, in columns of their own."""
+from interlock.evidence.decoding import SALT, decode_fields, decoder
 
 
 class EventMapper(Mapper[UUID]):
@@ -39,10 +33,10 @@ class EventMapper(Mapper[UUID]):
         class_version = getattr(type(domain_event), "class_version", 1)
         if class_version > 1:
             state["class_version"] = class_version
-        state[_SALT] = secrets.token_hex(16)
+        state[SALT] = secrets.token_hex(16)
         try:
             encoded = msgspec.json.encode(state)
-            _decoder(type(domain_event)).decode(encoded)
+            decoder(type(domain_event)).decode(encoded)
         except (msgspec.MsgspecError, TypeError, ValueError) as error:
             raise EventNotStorable(
                 f"a {type(domain_event).__name__} holds a value that could not be read back: {error}; it was not written"
@@ -57,8 +51,7 @@ class EventMapper(Mapper[UUID]):
         """
         try:
             event_class = resolve_topic(stored_event.topic)
-            fields = msgspec.structs.asdict(_decoder(event_class).decode(_upcast(event_class, stored_event.state)))
-            del fields[_SALT]
+            fields = decode_fields(event_class, stored_event.state)
             event: DomainEventProtocol[UUID] = event_class.__new__(event_class)
             vars(event).update(
                 fields, originator_id=stored_event.originator_id, originator_version=stored_event.originator_version
@@ -69,23 +62,3 @@ class EventMapper(Mapper[UUID]):
                 f"{type(error).__name__}; nothing was sent, run `interlock verify`"
             ) from error
         return event
-
-
-@cache
-def _decoder(event_class: type) -> msgspec.json.Decoder[Any]:
-    """Return what decodes the state of events of a class, and refuses a value of another type."""
-    hints = typing.get_type_hints(event_class)
-    stored = [field.name for field in dataclasses.fields(event_class) if field.name not in _BESIDE]
-    shape = msgspec.defstruct(event_class.__name__, [(name, hints[name]) for name in stored] + [(_SALT, str)])
-    return msgspec.json.Decoder(shape)
-
-
-def _upcast(event_class: type, state: bytes) -> bytes:
-    """Return the state as the class has it now; the stored bytes stay as they were hashed."""
-    class_version = getattr(event_class, "class_version", 1)
-    if class_version == 1:
-        return state
-    fields: dict[str, Any] = msgspec.json.decode(state)
-    for version in range(fields.pop("class_version", 1), class_version):
-        getattr(event_class, f"upcast_v{version}_v{version + 1}")(fields)
-    return msgspec.json.encode(fields)

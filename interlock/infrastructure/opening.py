@@ -46,8 +46,9 @@ def upgrade_journal(url: str) -> tuple[int, int]:
         from interlock.infrastructure.postgres.schema import upgrade
 
         return upgrade(parse_url(url))
-    with open_journal(url, create=False) as journal:
-        return journal.version, journal.version
+    from interlock.infrastructure.sqlite import database
+
+    return database.upgrade(database.parse_url(url))
 
 
 def grant_journal(url: str, role: str) -> None:

@@ -79,12 +79,14 @@ class Backlog:
         held_back: how many of them can't be handed out yet, because a transaction that began earlier may still write.
         oldest_held: the first of those.
         held_by: whose transaction it is, in words, where that can be told.
+        unplaced: the first event of the log that could have its position, and has none.
     """
 
     events: int
     held_back: int = 0
     oldest_held: StoredRow | None = None
     held_by: str | None = None
+    unplaced: StoredRow | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,8 +151,12 @@ class JournalRecorder(Protocol):
         """Return the events of an aggregate, oldest first."""
         ...
 
-    def events_named(self, kind: str, digest: bytes) -> list[StoredEvent]:
-        """Return the events of the aggregate that has this name; none where the name is free."""
+    def events_of_all(self, aggregate_ids: Sequence[UUID]) -> list[StoredEvent]:
+        """Return the events of several aggregates, each one's oldest first."""
+        ...
+
+    def events_named(self, *names: tuple[str, bytes]) -> list[list[StoredEvent]]:
+        """Return the events of the aggregates that have these one or two names (kind and digest); none where a name is free."""
         ...
 
     def named(self, kind: str, digest: bytes) -> UUID | None:
@@ -171,6 +177,10 @@ class JournalRecorder(Protocol):
 
     def replace_summaries(self, derive: Callable[[list[StoredEvent]], ActionSummary | None]) -> int:
         """Derive all summaries again from the events, in one transaction; return how many actions there are."""
+        ...
+
+    def redact(self, aggregate_id: UUID, summary: ActionSummary | None) -> None:
+        """Forget the states of the events before an aggregate's Erased, and put another row in the place of its summary."""
         ...
 
     def rows(self, *, after: int, limit: int, aggregate_id: UUID | None) -> list[StoredRow]:

@@ -16,8 +16,8 @@ from uuid import UUID
 
 from interlock.domain.action import GatedAction
 from interlock.domain.cursors import Cursor
-from interlock.errors import GateClosed, JournalCorrupt
-from interlock.projections.receipts import Receipt, receipt_of
+from interlock.errors import ActionErased, GateClosed, JournalCorrupt
+from interlock.projections.receipts import Receipt, receipt_of, receipt_of_erased
 from interlock.projections.verification import LogRow
 
 
@@ -38,6 +38,10 @@ class FollowableLog(Protocol):
 
     def load_action(self, action_id: UUID) -> GatedAction:
         """Return an action."""
+        ...
+
+    def erasure_of(self, action_id: UUID) -> GatedAction.Erased:
+        """Return what is left of an action that was erased."""
         ...
 
 
@@ -73,7 +77,12 @@ class LogEvent:
         Raises:
             JournalCorrupt: the action can't be read.
         """
-        return receipt_of(self._log.load_action(self.aggregate_id)) if self.topic.startswith(f"{GatedAction.TOPIC}.") else None
+        if not self.topic.startswith(f"{GatedAction.TOPIC}."):
+            return None
+        try:
+            return receipt_of(self._log.load_action(self.aggregate_id))
+        except ActionErased:
+            return receipt_of_erased(self._log.erasure_of(self.aggregate_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,27 +109,31 @@ class Lag:
         held_back: how many of them it can't be given yet, because a transaction that began before them is still open.
         held_back_s: for how long the oldest of those has been waiting, in seconds; None where there is none.
         held_by: whose transaction that is, in words; None where it can't be told.
+        unplaced_s: for how long an event that nothing holds back has been waiting for its position in the transparency log, in
+            seconds; None where none does. Whatever recovers gives positions: where this grows, no node does.
     """
 
     events: int
     held_back: int = 0
     held_back_s: float | None = None
     held_by: str | None = None
+    unplaced_s: float | None = None
 
     def is_over(self, bound_s: float) -> bool:
-        """Whether events have been held back for more than so many seconds."""
-        return self.held_back_s is not None and self.held_back_s > bound_s
+        """Whether events have been held back, or have been without a position, for more than so many seconds."""
+        return any(waited_s is not None and waited_s > bound_s for waited_s in (self.held_back_s, self.unplaced_s))
 
 
 def lag_of(log: FollowableLog, after: Cursor, now: datetime) -> Lag:
     """Return how far a reader at this cursor is behind."""
     backlog = log.backlog(after)
-    if not backlog.held_back:
-        return Lag(backlog.events)
-    return Lag(backlog.events, backlog.held_back, _age_s(log, backlog.oldest_held, now), backlog.held_by)
+    held_back_s, unplaced_s = (_age_s(log, row, now) for row in (backlog.oldest_held, backlog.unplaced))
+    return Lag(backlog.events, backlog.held_back, held_back_s, backlog.held_by, unplaced_s)
 
 
-def _age_s(log: FollowableLog, row: LogRow, now: datetime) -> float:
+def _age_s(log: FollowableLog, row: LogRow | None, now: datetime) -> float | None:
+    if row is None:
+        return None
     try:
         written_at: datetime = log.domain_event(row).timestamp
     except JournalCorrupt:

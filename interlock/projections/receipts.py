@@ -9,24 +9,27 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
-from enum import StrEnum
 from typing import Any
 
-from interlock.domain.action import Checks, GatedAction, Status
-from interlock.domain.answers import Evidence, Settlement
+from interlock.domain.account import Happened, happened, happened_once_settled
+from interlock.domain.action import Checks, GatedAction
+from interlock.domain.answers import Evidence
 from interlock.domain.approvals import ApprovalReading
 from interlock.domain.premises import PremiseReading
 from interlock.domain.summary import IN_FLIGHT, ActionSummary
 
+__all__ = [
+    "CheckOnReceipt",
+    "Happened",
+    "Receipt",
+    "RefusalOnReceipt",
+    "TimelineEntry",
+    "receipt_of",
+    "receipt_of_erased",
+    "unreadable_receipt",
+]
+
 ActionEvent = GatedAction.Event
-
-
-class Happened(StrEnum):
-    """Whether the effect is in the world, as far as the journal knows."""
-
-    YES = "yes"
-    NO = "no"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +97,10 @@ class Receipt:
         resolved_by: the opaque id of the person who decided, where one did.
         resolution_note: what they noted.
         valid: what verification found; None until verified.
-        signed: whether it stands under a signature; None until verified.
-        signed_by: by whom.
+        pending: whether its last event is still under no checkpoint of the log; None where nobody has asked, or nobody signs.
+        signed: whether a checkpoint of the log covers it; None as above. It says what the journal holds; `verify-receipt` checks.
+        signed_by: the log's name, and the witnesses that have cosigned.
+        erased_at: when what the action was about was erased; the receipt says then what became of it, and no more.
     """
 
     key: str
@@ -125,12 +130,22 @@ class Receipt:
     resolved_by: str | None
     resolution_note: str | None
     valid: bool | None = None
+    pending: bool | None = None
     signed: bool | None = None
     signed_by: str | None = None
+    erased_at: datetime | None = None
 
     def verified(self, *, valid: bool) -> Receipt:
         """Return the receipt with what verification found."""
         return replace(self, valid=valid)
+
+    def logged(self, *, signed_by: str | None) -> Receipt:
+        """Return the receipt with what the log has signed of it.
+
+        Args:
+            signed_by: by whom; None while no checkpoint covers it.
+        """
+        return replace(self, pending=signed_by is None, signed=signed_by is not None, signed_by=signed_by)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the receipt as plain JSON values; times are RFC 3339."""
@@ -181,6 +196,40 @@ def receipt_of(action: GatedAction) -> Receipt:
     )
 
 
+def receipt_of_erased(erased: GatedAction.Erased) -> Receipt:
+    """Return what is left to say of an action that was erased: what became of it, and nothing of what it was about."""
+    remains = erased.remains
+    return Receipt(
+        key="",
+        action_id=erased.originator_id.hex,
+        status=remains.status.value,
+        via=remains.via.value if remains.via else None,
+        happened=happened_once_settled(remains.status, remains.settlement),
+        authorized_when_fired=None,
+        assumptions_held=None,
+        target=remains.target,
+        subject="",
+        parameters_json="{}",
+        fingerprint="",
+        amount_minor=None,
+        currency=None,
+        approval_id="",
+        approval_held=False,
+        evidence=None,
+        refusal=None,
+        ambiguity=None,
+        checks=(),
+        timeline=(TimelineEntry(at=erased.timestamp, event="Erased", words=f"{erased.reason} (by {erased.by})"),),
+        attempts=0,
+        sends=0,
+        supersedes=None,
+        decision_json=None,
+        resolved_by=None,
+        resolution_note=None,
+        erased_at=erased.timestamp,
+    )
+
+
 def unreadable_receipt(summary: ActionSummary, why: str) -> Receipt:
     """Return what the summary says of an action whose events can't be read; it is not valid, and claims nothing else."""
     return Receipt(
@@ -220,16 +269,8 @@ def _last_execution(action: GatedAction) -> GatedAction.Dispatched | None:
 
 
 def _happened(action: GatedAction) -> Happened:
-    if action.status is Status.REFUSED:
-        return Happened.NO
-    if not isinstance(action.ending, GatedAction.Committed):
-        return Happened.UNKNOWN if action.dispatches else Happened.NO
-    evidence = action.ending.evidence
-    if evidence is None:
-        return Happened.YES
-    return {Settlement.FINAL: Happened.YES, Settlement.OPEN: Happened.UNKNOWN, Settlement.REVERSED: Happened.NO}[
-        evidence.settlement
-    ]
+    committed = action.ending if isinstance(action.ending, GatedAction.Committed) else None
+    return happened(action.status, len(action.dispatches), committed)
 
 
 def _refusal(ending: GatedAction.Refused) -> RefusalOnReceipt:
@@ -290,6 +331,8 @@ def _words(event: ActionEvent) -> str:
 
 def _lines(receipt: Receipt) -> list[str]:
     amount = f" {receipt.amount_minor} {receipt.currency} (minor units)" if receipt.amount_minor is not None else ""
+    if receipt.erased_at is not None:
+        return _lines_of_erased(receipt)
     lines = [
         f"{receipt.status}  {receipt.key}",
         f"  effect      {receipt.target} on {receipt.subject}{amount}",
@@ -312,10 +355,22 @@ def _lines(receipt: Receipt) -> list[str]:
         lines.append(f"  resolved    by {receipt.resolved_by}: {receipt.resolution_note or ''}")
     if receipt.supersedes is not None:
         lines.append(f"  supersedes  {receipt.supersedes}")
+    if receipt.pending is not None:
+        lines.append(f"  signed      {receipt.signed_by or 'pending: no checkpoint covers it yet'}")
     lines.append(f"  valid       {_yes_no(receipt.valid, unknown='not verified')}")
     lines += [f"  {_time(entry.at)}  {entry.event:<10} {entry.words}" for entry in receipt.timeline]
     lines += [f"  {_time(check.at)}  read       {check.what}: {check.state} {check.words}" for check in receipt.checks]
     return lines
+
+
+def _lines_of_erased(receipt: Receipt) -> list[str]:
+    return [
+        f"{receipt.status}  action {receipt.action_id}",
+        f"  erased      {receipt.timeline[0].words}",
+        f"  happened    {receipt.happened.value}" + (f", via {receipt.via}" if receipt.via else ""),
+        f"  effect      {receipt.target}; of whom, and on what, is not kept any more",
+        f"  valid       {_yes_no(receipt.valid, unknown='not verified')}",
+    ]
 
 
 def _time(at: datetime) -> str:

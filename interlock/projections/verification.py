@@ -6,8 +6,8 @@ off whole. For those somebody has to hold an older state outside; until then com
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -15,11 +15,13 @@ from uuid import UUID
 
 from eventsourcing.domain import EventSourcingError
 
-from interlock.domain.action import LEGAL_IN, GatedAction, SendPurpose, Via, idempotency_key
+from interlock.domain.action import GatedAction
 from interlock.domain.approvals import Approval
+from interlock.domain.legality import Legality, Rule
 from interlock.domain.records import leaf_hash, name_digest, record, running_hash, state_digest
-from interlock.domain.summary import ActionSummary, summarize
+from interlock.domain.summary import ActionSummary, summarize, summary_of_erased
 from interlock.errors import JournalCorrupt
+from interlock.evidence.decoding import KINDS
 
 PAGE = 2000
 
@@ -32,7 +34,7 @@ class FindingKind(StrEnum):
     CHAIN = "chain"
     """A record does not follow from the one before: edited, removed, swapped or retyped."""
     STATE = "state"
-    """A stored state is not the one whose digest was recorded."""
+    """A stored state is not the one whose digest was recorded, or is gone without an erasure."""
     UNREADABLE = "unreadable"
     """An event is not what its topic says."""
     LEGALITY = "legality"
@@ -41,6 +43,8 @@ class FindingKind(StrEnum):
     """A send without a reservation, or a cap exceeded (I3)."""
     NAME = "name"
     """A key or an approval's id does not name what the log says."""
+    ERASURE = "erasure"
+    """An action was erased, and what its events say is still there: erase it again."""
     ROW = "row"
     """A receipt row disagrees with the events; it can be rebuilt."""
 
@@ -68,12 +72,14 @@ class Verification:
         log_id: the journal's id.
         events: how many events were read.
         findings: everything that is wrong.
+        redacted: how many events' states were erased, as the log says they were.
         completeness: always `unknown` here: what a cut-off tail held can't be seen from what is left.
     """
 
     log_id: str
     events: int
     findings: tuple[Finding, ...]
+    redacted: int = 0
     completeness: str = "unknown"
 
     @property
@@ -84,6 +90,14 @@ class Verification:
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain JSON values."""
         return {"valid": self.valid, **asdict(self)}
+
+
+_KINDS = {Rule.ORDER: FindingKind.LEGALITY, Rule.APPROVAL: FindingKind.APPROVAL}
+"""How a broken rule is called here. A clock that somebody set is no fault of the log, and would be named for ever."""
+
+
+_NO_EVENT = (JournalCorrupt, EventSourcingError, AssertionError, KeyError, TypeError, ValueError, OverflowError)
+"""What an event that no gate wrote raises when it is read or reckoned with, such as a time without a zone."""
 
 
 class LogRow(Protocol):
@@ -149,11 +163,12 @@ def verify_journal(log: ReadableLog, action_id: UUID | None = None) -> Verificat
     check = _Check(log.log_id)
     with log.snapshot():  # or what is written meanwhile would look like names and rows without events
         check.read(log, action_id)
+        check.gone()
         if action_id is None:
             check.names(log.names())
             check.approvals()
             check.rows(log)
-    return Verification(log.log_id, check.events, tuple(check.findings))
+    return Verification(log.log_id, check.events, tuple(check.findings), check.redacted)
 
 
 class _Check:
@@ -162,10 +177,14 @@ class _Check:
         self.events = 0
         self.findings: list[Finding] = []
         self.heads: dict[str, tuple[int, bytes]] = {}
-        self.aggregates: dict[str, GatedAction | Approval] = {}
-        self.approvals_by_id: dict[str, str] = {}
+        self.aggregates: dict[str, Any] = {}
+        self.legality = Legality()
         self.broken: set[str] = set()
-        self.reservations: set[tuple[str, str]] = set()
+        self.redacted = 0
+        self.hidden: dict[str, list[str]] = {}
+        self.erased: dict[str, GatedAction.Erased] = {}
+        self.erased_approvals: set[str] = set()
+        self.half_erased: set[str] = set()
 
     def add(self, kind: FindingKind, place: str, words: str) -> None:
         self.findings.append(Finding(kind, place, words))
@@ -183,7 +202,7 @@ class _Check:
             wrong = _wrong_types(row)
             if wrong:
                 self.add(FindingKind.UNREADABLE, f"position {row.position}", f"{wrong} is not of the type that was written")
-                self.broken.add(str(row.aggregate_id))
+                self._break(str(row.aggregate_id))
                 expected, running = expected + 1, None
                 continue
             if row.position is not None:
@@ -207,14 +226,16 @@ class _Check:
         place = _place(row)
         if row.version != version + 1:
             self.add(FindingKind.CHAIN, place, f"it follows event {version} of the same aggregate")
-            self.broken.add(row.aggregate_id)
-        digest_holds = row.state is not None and state_digest(row.state) == row.state_digest
+            self._break(row.aggregate_id)
+        digest_holds = row.state is None or state_digest(row.state) == row.state_digest
+        if row.state is None:
+            self.hidden.setdefault(row.aggregate_id, []).append(place)  # rightly so only if an Erased follows
         if not digest_holds:
             self.add(FindingKind.STATE, place, "the stored state is not the one whose digest was recorded")
-            self.broken.add(row.aggregate_id)
+            self._break(row.aggregate_id)
         if leaf_hash(self._record(row, prev)) != row.leaf_hash:
             self.add(FindingKind.CHAIN, place, "its record does not have the hash that was recorded: edited, moved or retyped")
-            self.broken.add(row.aggregate_id)
+            self._break(row.aggregate_id)
         self.heads[row.aggregate_id] = (row.version, row.leaf_hash)
         return digest_holds
 
@@ -235,61 +256,69 @@ class _Check:
         if row.aggregate_id in self.broken:
             return  # its chain is named already; what follows from it would only be noise
         try:
-            event = log.domain_event(row)
-            before = self.aggregates.get(row.aggregate_id)
-            problems = [*_illegal(event, before), *self._overrun(event)]
-            after = self.aggregates[row.aggregate_id] = event.mutate(before)
-        except (JournalCorrupt, EventSourcingError, AssertionError) as error:
+            event = None if row.state is None else log.domain_event(row)
+            breaches = self.legality.read(UUID(row.aggregate_id), KINDS[row.topic], event)
+            if isinstance(event, GatedAction.Erased | Approval.Erased):
+                self._erasure(row, event)
+            elif event is not None and row.aggregate_id not in self.hidden:
+                self.aggregates[row.aggregate_id] = event.mutate(self.aggregates.get(row.aggregate_id))
+        except _NO_EVENT as error:
             self.add(FindingKind.UNREADABLE, _place(row), str(error))
-            self.broken.add(row.aggregate_id)
+            self._break(row.aggregate_id)
             return
-        for kind, words in problems:
-            self.add(kind, _place(row), words)
-        if isinstance(event, Approval.Reserved):
-            self.reservations.add((row.aggregate_id, event.action_id))
-        if isinstance(after, Approval):
-            self.approvals_by_id[after.approval_id] = row.aggregate_id
-            self._cap(row, after)
+        for breach in breaches:
+            if breach.rule in _KINDS:
+                self.add(_KINDS[breach.rule], _place(row), breach.words)
 
-    def _overrun(self, event: Any) -> Iterator[tuple[FindingKind, str]]:
-        """Say where an approval moved between what a send goes by and the send's place in the log (I3)."""
-        if not isinstance(event, GatedAction.Dispatched) or event.purpose is not SendPurpose.EXECUTE:
-            return
-        reading = event.checks.approval
-        place = self.approvals_by_id.get(reading.ref.id)
-        approval = self.aggregates.get(place) if place is not None and place not in self.broken else None
-        if reading.held and isinstance(approval, Approval) and approval.version != reading.version:
-            words = f"it was sent on event {reading.version} of its approval, which had come to event {approval.version}"
-            yield FindingKind.APPROVAL, words
+    def _erasure(self, row: LogRow, event: GatedAction.Erased | Approval.Erased) -> None:
+        gone = len(self.hidden.pop(row.aggregate_id, []))
+        self.redacted += gone
+        if isinstance(event, GatedAction.Erased):
+            self.erased[row.aggregate_id] = event
+        else:
+            self.erased_approvals.add(row.aggregate_id)
+        self.aggregates.pop(row.aggregate_id, None)
+        if gone != row.version - 1:
+            words = f"{row.version - 1 - gone} of its states are still there: erase it again"
+            self.add(FindingKind.ERASURE, row.aggregate_id, words)
+            self.half_erased.add(row.aggregate_id)
 
-    def _cap(self, row: LogRow, approval: Approval) -> None:
-        remaining = approval.remaining_minor()
-        if remaining is not None and remaining < 0:
-            self.add(FindingKind.APPROVAL, _place(row), f"the cap is exceeded by {-remaining}")
+    def gone(self) -> None:
+        """Name the states that are gone although no Erased follows."""
+        for aggregate_id, places in self.hidden.items():
+            if aggregate_id not in self.broken:
+                for place in places:
+                    self.add(FindingKind.STATE, place, "the stored state is gone, and no erasure says why")
+                self._break(aggregate_id)
+
+    def _break(self, aggregate_id: str) -> None:
+        """Say no more of what follows in a chain that is broken."""
+        self.broken.add(aggregate_id)
+        with suppress(ValueError):  # it may be no id at all
+            self.legality.lose(UUID(aggregate_id))
 
     def approvals(self) -> None:
-        for action_id, action in self.aggregates.items():
-            if not isinstance(action, GatedAction) or not action.dispatches or action.intent.approval.source is not None:
-                continue
-            approval = self.approvals_by_id.get(action.intent.approval.id, "")
-            if (approval, action_id) not in self.reservations:
-                self.add(FindingKind.APPROVAL, f"action {action_id}", "it was dispatched without a reservation")
+        for action_id in self.legality.unreserved():
+            if action_id.hex not in self.broken:
+                self.add(FindingKind.APPROVAL, f"action {action_id.hex}", "it was dispatched without a reservation")
 
     def names(self, names: dict[tuple[str, bytes], str]) -> None:
         expected = list(self._expected_names())
         for entry, aggregate_id in expected:
             if names.get(entry) != aggregate_id:
                 self.add(FindingKind.NAME, f"{entry[0]} {aggregate_id}", f"its name stands for {names.get(entry)}")
-        known = {entry for entry, _ in expected}
+        known, erased = {entry for entry, _ in expected}, self.erased.keys() | self.erased_approvals
         for entry, aggregate_id in names.items():
-            if entry not in known and aggregate_id not in self.broken:
+            if entry not in known and aggregate_id not in self.broken | erased:
                 self.add(FindingKind.NAME, f"{entry[0]} {aggregate_id}", "a name without its first event")
+        for aggregate_id in sorted(erased - set(names.values())):
+            self.add(FindingKind.NAME, aggregate_id, "it was erased, and its name is free again")
 
     def _expected_names(self) -> Iterator[tuple[tuple[str, bytes], str]]:
         for aggregate_id, aggregate in self.aggregates.items():
             if isinstance(aggregate, GatedAction):
                 yield ("action", name_digest(self.log_id, "action", aggregate.key)), aggregate_id
-            else:
+            elif isinstance(aggregate, Approval):
                 yield ("approval", name_digest(self.log_id, "approval", aggregate.approval_id)), aggregate_id
 
     def rows(self, log: ReadableLog) -> None:
@@ -297,18 +326,23 @@ class _Check:
         for summary in log.all_summaries():
             action = self.aggregates.get(summary.action_id)
             seen.add(summary.action_id)
-            if summary.action_id in self.broken:
+            if summary.action_id in self.broken or summary.action_id in self.half_erased:
                 continue
-            if not isinstance(action, GatedAction):
+            erased = self.erased.get(summary.action_id)
+            if erased is not None:
+                wanted = asdict(summary_of_erased(erased))
+            elif isinstance(action, GatedAction):
+                wanted = asdict(summarize(action))
+            else:
                 self.add(FindingKind.ROW, f"receipt {summary.action_id}", "there is no such action in the log")
                 continue
-            wanted, there = asdict(summarize(action)), asdict(summary)
+            there = asdict(summary)
             wrong = sorted(name for name in wanted if wanted[name] != there[name])
             if wrong:
                 self.add(FindingKind.ROW, f"receipt {summary.action_id}", f"{', '.join(wrong)} differ from the events")
-        for action_id, action in self.aggregates.items():
-            if isinstance(action, GatedAction) and action_id not in seen:
-                self.add(FindingKind.ROW, f"receipt {action_id}", "it is missing")
+        actions = {action_id for action_id, aggregate in self.aggregates.items() if isinstance(aggregate, GatedAction)}
+        for action_id in sorted((actions | self.erased.keys()) - seen):
+            self.add(FindingKind.ROW, f"receipt {action_id}", "it is missing")
 
 
 def _all_rows(log: ReadableLog, action_id: UUID | None) -> Iterator[LogRow]:
@@ -339,48 +373,6 @@ def _is_missing(row: LogRow) -> bool:
 def _wrong_types(row: LogRow) -> str:
     """Return the columns that hold a value of another type: SQLite takes any in any column."""
     return ", ".join(name for name, kinds in _ROW_TYPES.items() if type(getattr(row, name)) not in kinds)
-
-
-def _illegal(event: Any, before: GatedAction | Approval | None) -> Iterable[tuple[FindingKind, str]]:
-    """Say what no gate could have written."""
-    if isinstance(event, Approval.Reserved) and isinstance(before, Approval):
-        yield from _illegal_reservation(event, before)
-    if not isinstance(event, GatedAction.Event) or isinstance(before, Approval):
-        return
-    name, status = type(event).__name__, before.status if before is not None else None
-    if name not in LEGAL_IN[status]:
-        yield FindingKind.LEGALITY, f"{name} can't follow in status {status}"
-    if isinstance(event, GatedAction.Claimed) and before is not None and event.claim.term != _term(before) + 1:
-        yield FindingKind.LEGALITY, f"term {event.claim.term} does not follow term {_term(before)}"
-    if isinstance(event, GatedAction.Dispatched) and before is not None:
-        yield from _illegal_dispatch(event, before)
-    if isinstance(event, GatedAction.Committed) and event.evidence is None and event.via is not Via.RESOLUTION:
-        yield FindingKind.LEGALITY, "committed without evidence and without a person"
-
-
-def _illegal_reservation(event: Approval.Reserved, before: Approval) -> Iterable[tuple[FindingKind, str]]:
-    others = {*before.reserved, *before.spent} - {event.action_id}
-    if before.revoked_at is not None:
-        yield FindingKind.APPROVAL, "it was reserved although it had been revoked"
-    if event.timestamp >= before.expires_at:
-        yield FindingKind.APPROVAL, "it was reserved although it had expired"
-    if len(others) >= before.terms.uses:
-        yield FindingKind.APPROVAL, f"it was reserved for more actions than it allows, {before.terms.uses}"
-
-
-def _illegal_dispatch(event: GatedAction.Dispatched, before: GatedAction) -> Iterable[tuple[FindingKind, str]]:
-    if event.attempt not in (before.attempt, before.attempt + 1) or event.attempt < 1:
-        yield FindingKind.LEGALITY, f"attempt {event.attempt} does not follow attempt {before.attempt}"
-    if event.idempotency_key != idempotency_key(before.id, event.attempt):
-        yield FindingKind.LEGALITY, "its idempotency key is not the action's"
-    if event.purpose is SendPurpose.EXECUTE and not event.checks.approval.holds:
-        yield FindingKind.APPROVAL, f"it was sent although the approval was {event.checks.approval.state}"
-    if event.purpose is SendPurpose.EXECUTE and not all(reading.holds for reading in event.checks.premises):
-        yield FindingKind.LEGALITY, "it was sent although a premise did not hold"
-
-
-def _term(action: GatedAction) -> int:
-    return action.claim.term if action.claim else 0
 
 
 def _place(row: LogRow) -> str:

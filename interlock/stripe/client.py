@@ -82,15 +82,15 @@ class Client:
             raise UnexpectedAnswer(f"{payment} is not a payment of {'live' if self._livemode else 'test'} mode")
         return body
 
-    def read_refunds(self, payment: str, deadline: Deadline) -> list[Json]:
-        """Return every refund of a payment, newest first, to the last page.
+    def read_refunds(self, payment: str | None, deadline: Deadline) -> list[Json]:
+        """Return every refund of a payment, or of the account, newest first, to the last page.
 
         Raises:
             UnexpectedAnswer: a page can't be trusted.
         """
         return list(self._refunds(payment, deadline))
 
-    def _refunds(self, payment: str, deadline: Deadline) -> Iterator[Json]:
+    def _refunds(self, payment: str | None, deadline: Deadline) -> Iterator[Json]:
         last: str | None = None
         while True:
             refunds, has_more = self._page(payment, last, deadline)
@@ -101,8 +101,10 @@ class Client:
                 raise UnexpectedAnswer("an empty page that is not the last")
             last = str(refunds[-1]["id"])
 
-    def _page(self, payment: str, after: str | None, deadline: Deadline) -> tuple[list[Json], bool]:
-        params: RefundListParams = {"payment_intent": payment, "limit": _PAGE}
+    def _page(self, payment: str | None, after: str | None, deadline: Deadline) -> tuple[list[Json], bool]:
+        params: RefundListParams = {"limit": _PAGE}
+        if payment is not None:
+            params["payment_intent"] = payment
         if after is not None:
             params["starting_after"] = after
         page = self._reply(Wire(deadline), lambda: self._sdk.v1.refunds.list(params)).body

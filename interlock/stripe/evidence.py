@@ -9,6 +9,7 @@ from typing import Any, cast
 import rfc8785
 
 from interlock.domain.answers import Evidence, Settlement
+from interlock.domain.books import BookEntry
 from interlock.domain.effects import Effect
 from interlock.stripe import marks
 from interlock.stripe.effect import Refund
@@ -54,6 +55,25 @@ def evidence_of(body: Json, effect: Effect[Refund], *, replayed: bool = False, r
         replayed=replayed,
         request_id=request_id,
         disagreements=_disagreements(body, effect),
+    )
+
+
+def book_entry_of(body: Json) -> BookEntry:
+    """Return a refund as an entry of the provider's books.
+
+    Raises:
+        LookupError: something is missing in Stripe's answer.
+        TypeError: something in it is of another type.
+    """
+    state = str(body.get("status") or "unknown")
+    return BookEntry(
+        subject=body.get("payment_intent") or "",
+        reference=body["id"],
+        state=state,
+        settlement=_SETTLEMENTS.get(state, Settlement.OPEN),
+        action_mark=marks.action_of(metadata_of(body)) or None,
+        amount_minor=body["amount"],
+        currency=body["currency"],
     )
 
 

@@ -21,6 +21,7 @@ from interlock.domain.answers import (
     LookupAnswer,
     SendAnswer,
 )
+from interlock.domain.books import Books
 from interlock.domain.effects import DataclassCodec, Effect, Money
 from interlock.domain.ports import Deadline, Target
 from interlock.domain.premises import Facts, Premise, facts_text
@@ -31,7 +32,7 @@ from interlock.infrastructure.transports import DeadlineOver, Wire, kernel_s
 from interlock.stripe import facts, marks, verdicts
 from interlock.stripe.client import Client, UnexpectedAnswer
 from interlock.stripe.effect import Refund, refund_effect
-from interlock.stripe.evidence import Json, evidence_of, is_refund, metadata_of
+from interlock.stripe.evidence import Json, book_entry_of, evidence_of, is_refund, metadata_of
 from interlock.stripe.premises import RefundPremises
 
 _MODE = re.compile(r"[a-z]+_(live|test)_.+")
@@ -214,6 +215,14 @@ class StripeRefunds(Target[Refund]):
             return CannotTell(_why(error))
         ours = [one for one in refunds if marks.action_of(metadata_of(one)) == action_id.hex]
         return Found(_found(ours, effect)) if ours else Absent(read_at)
+
+    def _books(self, subject: str | None, *, deadline: Deadline) -> Books | CannotTell:
+        try:
+            if subject is not None:  # as in _lookup: an empty list proves nothing by itself
+                self._client.read_payment(subject, deadline)
+            return Books(tuple(map(book_entry_of, self._client.read_refunds(subject, deadline))))
+        except _UNUSABLE as error:
+            return CannotTell(_why(error))
 
     def _burn(self, effect: Effect[Refund], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> BurnAnswer:
         if not self._capabilities.burns:

@@ -13,26 +13,19 @@ from itertools import islice
 
 from interlock.testing.faults import Call, Fault
 from interlock.testing.instants import Instant
+from interlock.testing.outside_steps import Approve, Arm, ArmJournal, ArmProvider, Change, ForgetKeys, Resolve, Revoke
 from interlock.testing.steps import (
     WORKERS,
     AnyStage,
-    Approve,
-    Arm,
-    ArmJournal,
-    ArmProvider,
-    Change,
     Choose,
     Crash,
     Fire,
-    ForgetKeys,
     GoOn,
     LoseLock,
     PassTime,
     Place,
     Reconcile,
     Recover,
-    Resolve,
-    Revoke,
     Step,
     StepBack,
 )

@@ -16,10 +16,13 @@ from tests.journals import PostgresJournals, present
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
 _ON_POSTGRES = {
     "test_approvals",
+    "test_bad_configuration",
     "test_bad_input",
     "test_crash_everywhere",
+    "test_erasure",
     "test_functions",
     "test_invariants",
+    "test_invariants_of_the_record",
     "test_receipts",
     "test_recovery_table",
     "test_resolution",

@@ -260,6 +260,15 @@ def test_a_revocation_while_somebody_waits_to_try_again_stops_the_next_try(folde
         assert not stage.world.ledger
 
 
+@pytest.mark.parametrize("moment", [requests.NewActionId, requests.LoadApproval, requests.Append])
+def test_a_revocation_after_the_approval_was_read_with_the_key_stops_the_send(moment: Any, folder: Path) -> None:
+    """What was read early is caught by its version, and read again (I3)."""
+    with _stage(folder) as stage:
+        outcome = stage.actor().fire(interpose=once(moment, stage.revoke))
+        assert _code(outcome) == "approval_revoked"
+        assert not stage.world.ledger
+
+
 def _of_another_gate(approval: Approval, at: datetime) -> None:
     """Reserve without a look at how the approval stands, as no gate of ours does."""
     reserved: Any = Approval.Reserved

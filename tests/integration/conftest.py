@@ -1,14 +1,19 @@
-"""The Stripe stand-in as the tests of the target share it; a module that needs another one has a fixture of its own."""
+"""The Stripe stand-in as the tests of the target share it, and journals whose log is signed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
+from uuid import uuid4
 
 import pytest
 import stripe
 
+from harness.postgres.databases import Databases
 from harness.standins.stripe.client import StripeStandIn
 from harness.standins.stripe.sdk import connect
+from tests.journals import Journals, PostgresJournals, SQLiteJournals
+from tests.log_stage import Stage
 
 
 @pytest.fixture(scope="module")
@@ -30,3 +35,30 @@ def healthy(standin: StripeStandIn) -> Iterator[None]:
 def client(standin: StripeStandIn) -> stripe.StripeClient:
     """The SDK, to set up and to look from outside."""
     return connect(standin)
+
+
+@pytest.fixture(scope="session")
+def log_database(databases: Databases) -> Iterator[str]:
+    """A database for journals whose log is signed, each in a schema of its own."""
+    name = f"log_{uuid4().hex}"
+    yield databases.create(name)
+    databases.drop(name)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def logged_journals(request: pytest.FixtureRequest) -> Iterator[Journals]:
+    """Both kinds of journal."""
+    if request.param == "sqlite":
+        yield SQLiteJournals()
+        return
+    made = PostgresJournals(request.getfixturevalue("log_database"))
+    yield made
+    made.drop()
+
+
+@pytest.fixture
+def stage(logged_journals: Journals, tmp_path: Path) -> Iterator[Stage]:
+    """A journal, and a key that signs its log."""
+    made = Stage(logged_journals, tmp_path)
+    yield made
+    made.close()

@@ -2,18 +2,19 @@ import importlib.util
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from functools import partial
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from harness.benchmarks import growing, growing_postgres, growth, null
+from harness.benchmarks import growing, growing_postgres, growth, null, signed_log
 from harness.benchmarks.crew import Crew, Peer, Task, share
 from harness.benchmarks.peers import gate, raw, stock, table
 from harness.benchmarks.slow_disk import compiled
@@ -196,3 +197,26 @@ class TestGrownJournal:
             for call in growth.CALLS:
                 for _ in range(2):
                     call.prepared(growth.Opened(grown, opened))()
+
+
+class TestSignedLog:
+    """What the log's figures are taken from is what they say."""
+
+    def test_leaves_that_are_not_what_was_signed_are_no_figure(self) -> None:
+        """A journal whose entries don't lead to its checkpoint is not measured."""
+        with signed_log.signed_journal(600) as signed:
+            signed_log.verify_leaves(signed.url)
+            with closing(sqlite3.connect(signed.url.removeprefix("sqlite:///"))) as connection, connection:
+                connection.execute("DROP TRIGGER stored_events_no_update")
+                connection.execute("UPDATE stored_events SET topic = 'interlock.action.refused' WHERE position = 600")
+            with pytest.raises(BenchmarkFailed, match="checkpoint"):
+                signed_log.verify_leaves(signed.url)
+
+    def test_a_log_that_was_not_signed_to_its_end_is_no_figure(self) -> None:
+        """The time of a gate whose log lags behind says nothing."""
+        with signed_log.signed_journal(600) as signed:
+            signed_log.require_signed(signed.url)
+            with Gate.open(signed.url, targets=[null.null_target]) as opened:
+                null.grant(opened, "one-more")
+            with pytest.raises(BenchmarkFailed, match="to its end"):
+                signed_log.require_signed(signed.url)

@@ -2,9 +2,11 @@
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from uuid import uuid4
 
@@ -15,6 +17,8 @@ from harness.postgres.databases import Databases
 from interlock import Gate, Receipts
 from interlock.cli import main
 from interlock.infrastructure.opening import open_journal
+from interlock.infrastructure.postgres import schema as postgres_schema
+from interlock.infrastructure.sqlite import database as sqlite_schema
 
 SECRET = "local-not/to@be:printed"
 """As a person pastes it: with characters that belong escaped in a URL."""
@@ -59,23 +63,35 @@ def test_upgrade_makes_a_journal_once(postgres_url: str) -> None:
 
 def test_upgrade_brings_an_older_journal_up_to_date(postgres_url: str) -> None:
     """A journal of an older version is refused with the command to run, and can be used after it."""
-    open_journal(postgres_url).close()
+    first, *others = postgres_schema.migrations()
     with psycopg.connect(postgres_url, autocommit=True, options="-c search_path=interlock") as connection:
-        row = connection.execute("SELECT max(version) FROM migrations").fetchone()
-        assert row is not None
-        latest = int(row[0])
-        # What the last migration made is there already, so it is only its number that is missing.
-        connection.execute("DELETE FROM migrations WHERE version = %s", (latest,))
-        connection.execute("DROP FUNCTION sequence_events")
-        connection.execute("DROP FUNCTION watermark")
-        connection.execute("DROP TABLE positions")
+        connection.execute("CREATE SCHEMA interlock")
+        connection.execute(first.statements.encode())
+        connection.execute("INSERT INTO migrations (version) VALUES (1)")
+        connection.execute("INSERT INTO journal (log) VALUES ('urn:uuid:00000000-0000-4000-8000-000000000001')")
     told = run("db", "status", "--journal", postgres_url, code=3).stderr
     assert "db upgrade" in told
     assert json.loads(run("db", "upgrade", "--journal", postgres_url, "--json").stdout) == {
-        "version_before": latest - 1,
-        "version": latest,
+        "version_before": 1,
+        "version": others[-1].version,
     }
     run("db", "status", "--journal", postgres_url)
+
+
+def test_upgrade_brings_an_older_file_up_to_date(tmp_path: Path) -> None:
+    """A file of an older version is refused with the command to run, keeps what is in it, and can be used after it."""
+    path, url = tmp_path / "old.db", f"sqlite:///{tmp_path / 'old.db'}"
+    first, *others = sqlite_schema.migrations()
+    with closing(sqlite3.connect(path)) as connection:
+        connection.executescript(first.statements)
+        connection.execute("INSERT INTO journal VALUES ('urn:uuid:00000000-0000-4000-8000-000000000001', 'long ago')")
+        connection.execute(f"PRAGMA application_id={sqlite_schema.APPLICATION_ID}")
+        connection.execute("PRAGMA user_version=1")
+        connection.commit()
+    assert "db upgrade" in run("db", "status", "--journal", url, code=3).stderr
+    upgraded = json.loads(run("db", "upgrade", "--journal", url, "--json").stdout)
+    assert upgraded == {"version_before": 1, "version": others[-1].version}
+    assert "urn:uuid:00000000-0000-4000-8000-000000000001" in run("db", "status", "--journal", url).stdout
 
 
 def test_upgrade_of_a_file_has_nothing_to_do(tmp_path: Path) -> None:
@@ -153,7 +169,7 @@ def test_status_says_what_the_journal_is(postgres_url: str) -> None:
 
 
 def test_attention_says_who_holds_events_back(postgres_url: str) -> None:
-    """An open transaction that holds events back for longer than the bound wants attention, by its session's name."""
+    """An open transaction wants attention that holds events back for longer than the bound, and a log that nobody recovers."""
     with Gate.open(postgres_url) as gate, psycopg.connect(postgres_url, application_name="nightly-report") as other:
         other.execute("SELECT pg_current_xact_id()")
         gate.approve("case-1", by="user:17", expires_in_s=3600)
@@ -162,6 +178,8 @@ def test_attention_says_who_holds_events_back(postgres_url: str) -> None:
         assert "nightly-report" in run(*asked, code=4).stdout
         assert "nightly-report" in json.loads(run(*asked, "--json", code=4).stdout)["held_back"]["held_by"]
         other.rollback()
+        assert "keep `interlock recover --watch`" in run(*asked, code=4).stdout
+        gate.recover()
         run(*asked)
 
 

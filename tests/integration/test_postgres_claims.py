@@ -13,7 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from harness.postgres.binaries import PostgresUnavailable, server_account
+from harness.postgres.binaries import server_account
 from harness.postgres.pooler import Pooler, Pooling
 from harness.postgres.server import PostgresServer
 from harness.proxy import LOOPBACK, Proxy
@@ -34,6 +34,7 @@ from tests.integration.postgres_stage import (
 from tests.integration.processes import EXECUTED, WRITE, Line, Nursery, World, do_at, finish, fire
 from tests.provider_world import Actor
 from tests.provider_world import once as right_before
+from tests.servers import start_server
 
 HOURS_S = 12 * 3600.0
 
@@ -41,11 +42,7 @@ HOURS_S = 12 * 3600.0
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
     """A server of this module's own."""
-    try:
-        started = PostgresServer.start(in_memory=True)
-    except PostgresUnavailable as missing:
-        pytest.skip(str(missing))
-    with started:
+    with start_server() as started:
         yield started
 
 

@@ -8,7 +8,6 @@ from contextlib import contextmanager, suppress
 
 import pytest
 
-from harness.postgres.binaries import PostgresUnavailable
 from harness.postgres.server import PostgresServer
 from harness.postgres.wire import Moment, Traps
 from harness.proxy import CutAtByte, Direction, Proxy
@@ -26,6 +25,7 @@ from tests.integration.postgres_stage import (
     waiting_pid,
 )
 from tests.provider_world import Actor
+from tests.servers import start_server
 
 FIRST, SECOND = 1, 2
 LOST = (Moment.MID_REPLY, Moment.REPLY)
@@ -34,11 +34,7 @@ LOST = (Moment.MID_REPLY, Moment.REPLY)
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
     """A server of this module's own."""
-    try:
-        started = PostgresServer.start(in_memory=True)
-    except PostgresUnavailable as missing:
-        pytest.skip(str(missing))
-    with started:
+    with start_server() as started:
         yield started
 
 
@@ -154,7 +150,6 @@ def test_commit_that_comes_late_is_read_back(stage: Stage) -> None:
     require_one_effect(stage, actor)
 
 
-@pytest.mark.long
 def test_session_that_does_not_end_leaves_it_unknown(stage: Stage) -> None:
     """The lost session is stopped, and can't end: the error says that it is not known, and nothing is sent."""
     gate = stage.gate()

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from harness.postgres.binaries import PostgresUnavailable
-from harness.postgres.server import PostgresServer
 from interlock import Committed, Gate, InFlight, Outcome
 from interlock.domain.requests import Send, StillAt
 from interlock.errors import JournalUnavailable, OutcomeNotRecorded
@@ -22,6 +20,7 @@ from interlock.infrastructure.postgres.clock import SAMPLE_S, DatabaseClock
 from tests.integration.postgres_stage import Stage, once, stage_on, wait_until
 from tests.provider_world import AFTER_SEND, BEFORE_SEND, Actor, Death, crashes
 from tests.provider_world import once as right_before
+from tests.servers import start_server
 
 FIRE_REQUESTS = 13
 JUMPS_H = [-2, 2]
@@ -110,11 +109,7 @@ def clock() -> Iterator[MovableClock]:
 @pytest.fixture(scope="module")
 def stage(clock: MovableClock) -> Iterator[Stage]:
     """A journal on a server whose clock can be set."""
-    try:
-        started = PostgresServer.start(in_memory=True, environment=clock.environment)
-    except PostgresUnavailable as missing:
-        pytest.skip(str(missing))
-    with started, stage_on(started) as one:
+    with start_server(environment=clock.environment) as started, stage_on(started) as one:
         yield one
 
 
@@ -231,11 +226,7 @@ def test_clock_set_forward_makes_a_claim_run_out(
 @pytest.fixture
 def short_lived() -> Iterator[Stage]:
     """A journal on a server that a test may leave killed."""
-    try:
-        started = PostgresServer.start(in_memory=True)
-    except PostgresUnavailable as missing:
-        pytest.skip(str(missing))
-    with started, stage_on(started) as one:
+    with start_server() as started, stage_on(started) as one:
         yield one
 
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from harness.postgres.binaries import PostgresUnavailable
 from harness.postgres.server import PostgresServer
 from interlock import Committed
 from interlock.domain.requests import StillAt
@@ -25,6 +24,7 @@ from tests.integration.postgres_stage import (
 )
 from tests.provider_world import Actor
 from tests.provider_world import once as right_before
+from tests.servers import start_server
 
 CONNECTIONS = 8
 
@@ -33,11 +33,7 @@ CONNECTIONS = 8
 def server() -> Iterator[PostgresServer]:
     """A server with few connections, that looks for deadlocks at once."""
     settings = {"max_connections": str(CONNECTIONS), "superuser_reserved_connections": "0", "deadlock_timeout": "50ms"}
-    try:
-        started = PostgresServer.start(in_memory=True, settings=settings)
-    except PostgresUnavailable as missing:
-        pytest.skip(str(missing))
-    with started:
+    with start_server(settings=settings) as started:
         yield started
 
 

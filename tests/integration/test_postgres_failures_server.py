@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from harness.postgres.binaries import PostgresUnavailable
 from harness.postgres.server import PostgresServer
 from interlock import Committed, Gate, Outcome
 from interlock.domain.requests import Request
 from interlock.errors import JournalUnavailable, OutcomeNotRecorded
 from tests.integration.postgres_stage import Stage, once, stage_on
 from tests.provider_world import AFTER_SEND, BEFORE_SEND, Actor, Death, Interposed, abandon, crashes
+from tests.servers import start_server
 
 FIRE_REQUESTS = 13
 RESEND_REQUESTS = 15
@@ -40,11 +40,7 @@ def cases(count: int, *more: Any, name: str, long: bool = False) -> list[Any]:
 @pytest.fixture(scope="module")
 def server() -> Iterator[PostgresServer]:
     """A server of this module's own."""
-    try:
-        started = PostgresServer.start(in_memory=True)
-    except PostgresUnavailable as missing:
-        pytest.skip(str(missing))
-    with started:
+    with start_server() as started:
         yield started
 
 

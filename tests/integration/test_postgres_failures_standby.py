@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 
-from harness.postgres.binaries import PostgresUnavailable
 from harness.postgres.databases import postgres_url
 from harness.postgres.server import PostgresServer
 from harness.postgres.wire import Moment
@@ -14,16 +13,13 @@ from interlock import Committed, Receipts, Refused
 from interlock.errors import JournalUnavailable, OutcomeNotRecorded
 from tests.integration.postgres_stage import APPEND, Background, Stage, once, require_standby, stage_on, wait_until, waiting_pid
 from tests.provider_world import SUBJECT, Actor
+from tests.servers import start_server
 
 
 @pytest.fixture
 def stage() -> Iterator[Stage]:
     """A journal on a primary of its own."""
-    try:
-        started = PostgresServer.start(in_memory=True)
-    except PostgresUnavailable as missing:
-        pytest.skip(str(missing))
-    with started, stage_on(started) as one:
+    with start_server() as started, stage_on(started) as one:
         yield one
 
 

@@ -1,4 +1,4 @@
-"""A gate on PostgreSQL opened before a fork, as a preforking server does; parent and children are holders of their own."""
+"""What a fork leaves in the server: no session, and a lock that is taken later; the rest is in `test_fork`."""
 
 import subprocess
 import sys
@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from harness.postgres.server import PostgresServer
-from tests.integration.processes import ARRIVAL, ROOT, WRITE, Line, Nursery, World, finish
-from tests.integration.test_fork import CHILDREN, HOURS_S, approve, child_holds_what_it_committed, fork_in_the_send, prefork
+from tests.integration.processes import ROOT, Line, Nursery, World
+from tests.integration.test_fork import HOURS_S, approve, child_holds_what_it_committed
 
 
 @pytest.fixture(scope="module")
@@ -34,71 +34,6 @@ def sessions(url: str) -> int:
         ).fetchone()
         assert counted is not None
         return int(counted[0])
-
-
-@pytest.mark.parametrize("place", [ARRIVAL, WRITE])
-def test_living_child_does_not_hide_its_parents_death(nursery: Nursery, world: World, place: str) -> None:
-    """Parent killed, child alive: the server ends the parent's session at once, and another process takes over."""
-    parent = nursery.start(fork_in_the_send, world, place)
-    child = nursery.adopt()
-    assert parent.hear() == "forked"
-    with world.gate() as other:
-        held = other.fire("case-1", world.payout("case-1"), approval="case-1")
-        assert type(held).__name__ == "InFlight", "the parent still lives"
-        parent.kill()
-        ended = other.fire("case-1", world.payout("case-1"), approval="case-1", wait_s=30)
-        assert type(ended).__name__ == "Committed"
-        assert len(world.effects()) == 1
-        assert other.verify().valid
-    child.kill()
-
-
-def test_dying_child_does_not_end_its_parents_session(nursery: Nursery, world: World) -> None:
-    """The child's copies of the parent's connections are closed without a word: the parent's claim stands."""
-    parent = nursery.start(fork_in_the_send, world, WRITE)
-    child = nursery.adopt()
-    assert parent.hear() == "forked"
-    child.kill()
-    with world.gate() as other:
-        held = other.fire("case-1", world.payout("case-1"), approval="case-1")
-        assert (type(held).__name__, getattr(held, "reason", None)) == ("InFlight", "held")
-        parent.tell()
-        parent.result()
-        assert type(other.fire("case-1", world.payout("case-1"), approval="case-1")).__name__ == "Committed"
-    assert len(world.effects()) == 1
-
-
-def test_orphan_can_fire(nursery: Nursery, world: World) -> None:
-    """The child of a parent that was killed is a holder of its own: what it commits is in the journal for everybody."""
-    parent = nursery.start(fork_in_the_send, world, WRITE)
-    child = nursery.adopt()
-    assert parent.hear() == "forked"
-    parent.kill()
-    assert nursery.run(finish, world) == "Committed"
-    child.tell("fire")
-    assert child.hear() == "Committed"
-    child.tell("end")
-    case, _ = child.result()
-    child_holds_what_it_committed(world, [case])
-
-
-@pytest.mark.parametrize("closes", [False, True], ids=["parent stays open", "parent closes"])
-def test_preforked_workers_fire(nursery: Nursery, world: World, closes: bool) -> None:  # noqa: FBT001
-    """Four children of one gate fire at once, and again after their parent has closed it; each is a holder of its own."""
-    parent = nursery.start(prefork, world, closes)
-    children = [nursery.adopt() for _ in range(CHILDREN)]
-    for child in children:
-        child.tell("fire")
-    assert [child.hear() for child in children] == ["Committed"] * CHILDREN
-    parent.tell()
-    assert parent.hear() == "ready"
-    for child in children:
-        child.tell("end")
-    said = [child.result() for child in children]
-    parent.tell()
-    holders = {holder for _, holder in said} | {parent.result()}
-    assert len(holders) == CHILDREN + 1
-    child_holds_what_it_committed(world, ["parent", *(case for case, _ in said)])
 
 
 SERVER = """

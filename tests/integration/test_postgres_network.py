@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from harness.postgres.binaries import PostgresUnavailable
 from harness.postgres.server import PostgresServer
 from interlock import Committed
 from interlock.errors import OutcomeNotRecorded
 from tests.integration.postgres_stage import Background, Stage, once, stage_on, wait_until
 from tests.integration.processes import EXECUTED, WRITE, Line, Nursery, World, do_at
+from tests.servers import start_server
 
 pytestmark = pytest.mark.long
 
@@ -117,11 +117,8 @@ def net() -> Iterator[Net]:
 @pytest.fixture(scope="module")
 def server(net: Net) -> Iterator[PostgresServer]:
     """A server on the database's host, which nobody outside these three reaches."""
-    try:
-        with net.database.entered():
-            started = PostgresServer.start(in_memory=True, tcp=True, settings={"listen_addresses": "*"})
-    except PostgresUnavailable as missing:
-        pytest.skip(str(missing))
+    with net.database.entered():
+        started = start_server(tcp=True, settings={"listen_addresses": "*"})
     with started:
         with (started.data_folder / "pg_hba.conf").open("a") as rules:
             rules.write("host all all 10.77.0.0/16 trust\n")
@@ -256,11 +253,7 @@ def sessions(server: PostgresServer) -> int:
 @pytest.fixture
 def half_open() -> Iterator[Stage]:
     """A journal behind a proxy that a test turns into a black hole."""
-    try:
-        started = PostgresServer.start(in_memory=True)
-    except PostgresUnavailable as missing:
-        pytest.skip(str(missing))
-    with started, stage_on(started) as one:
+    with start_server() as started, stage_on(started) as one:
         yield one
 
 

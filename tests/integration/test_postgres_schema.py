@@ -460,6 +460,32 @@ def test_the_role_of_a_gate_cannot_change_history(role: str, postgres_url: str, 
         assert gate.verify().valid
 
 
+def test_the_role_of_a_gate_can_erase_and_forget_nothing_else(role: str, postgres_url: str, tmp_path: Path) -> None:
+    """Only what an Erased follows, whatever it puts in front on its search path; and whoever was granted nothing, nothing."""
+    world = World(tmp_path, journal_url=as_role(postgres_url, role))
+    commit(world)
+    commit(world, "case-2")
+    ids = run(postgres_url, "SELECT action_id FROM receipts ORDER BY key")
+    with world.gate() as gate:
+        gate.erase(CASE, reason="subject_request", by="user:19")
+    with connect(parse_url(world.url)) as connection:
+        connection.execute("CREATE TEMP TABLE stored_events AS TABLE interlock.stored_events")
+        connection.execute("UPDATE pg_temp.stored_events SET topic = 'interlock.action.erased'")
+        connection.execute("SET search_path = pg_temp, interlock")
+        for (action_id,) in ids:
+            assert connection.execute("SELECT interlock.forget_states(%s)", (action_id,)).fetchall() == [(0,)]
+    with world.gate() as gate:
+        found = gate.verify()
+        assert (found.valid, found.redacted) == (True, 4)
+    nobody = f"nobody_{role}"
+    run(postgres_url, f"CREATE ROLE {nobody} LOGIN", f"GRANT USAGE ON SCHEMA interlock TO {nobody}")
+    try:
+        with connect(parse_url(as_role(postgres_url, nobody))) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SELECT forget_states(%s)", ids[0])
+    finally:
+        run(postgres_url, f"DROP OWNED BY {nobody}", f"DROP ROLE {nobody}")
+
+
 def test_the_database_refuses_to_change_history_whoever_asks(postgres_url: str, tmp_path: Path) -> None:
     """The owner, and a superuser, meet the triggers (I9)."""
     world = World(tmp_path, journal_url=postgres_url)

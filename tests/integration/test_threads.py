@@ -94,3 +94,39 @@ def test_a_clock_that_is_set_back_does_not_stretch_a_pause(tmp_path: Path) -> No
     with World(tmp_path).gate() as gate:
         hours_ahead = gate._driver.clock.now() + timedelta(hours=3)
         assert gate._driver._seconds_until(hours_ahead) == max(NOT_SENT_PAUSES_S)
+
+
+def test_closing_waits_for_the_send_of_another_thread(tmp_path: Path) -> None:
+    """What another thread is sending is recorded before the journal is closed."""
+    world = World(tmp_path, Kind.NO_KEYS)
+    world.approve("case-1")
+    sending, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        sending.set()
+        go_on.wait()
+
+    gate = world.gate(do_at(WRITE, wait))
+    with ThreadPoolExecutor(2) as pool:
+        sent = pool.submit(gate.fire, "one", world.payout("one"), approval="case-1")
+        sending.wait()
+        closed = pool.submit(gate.close)
+        with pytest.raises(TimeoutError):
+            closed.result(timeout=0.3)
+        go_on.set()
+        assert type(sent.result()).__name__ == "Committed"
+        closed.result()
+    with world.gate() as again:
+        assert again.receipt("one").status == "COMMITTED"
+
+
+def test_a_gate_that_is_closed_from_inside_a_run_does_not_wait_for_itself(tmp_path: Path) -> None:
+    """A host may close the gate where it hears of a pass."""
+    world = World(tmp_path)
+    world.approve("case-1")
+    with world.gate() as proposing:
+        proposing.propose("one", world.payout("one"), approval="case-1")
+    gate = world.gate()
+    gate.recover_forever(on_pass=lambda _: gate.close())
+    with world.gate() as again:
+        assert again.receipt("one").status == "COMMITTED"

@@ -52,10 +52,11 @@ from interlock.testing.drawing import KINDS
 from interlock.testing.faults import FAULTS_OF
 from interlock.testing.journals import Folder
 from interlock.testing.machine import owner_of
+from interlock.testing.outside_steps import ArmJournal
 from interlock.testing.provider import Transfer
 from interlock.testing.schedule import as_test, in_words, source
 from interlock.testing.stage import Stage
-from interlock.testing.steps import ArmJournal, Step
+from interlock.testing.steps import Step
 
 MOST = 600
 """How many schedules a planted bug may take to be found."""

@@ -5,6 +5,7 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -274,6 +275,7 @@ class TestCrashToClose:
             as_wanted=True,
             decision=None,
             exit_codes=(-9, 0),
+            killed_at=datetime(2026, 1, 2, tzinfo=UTC),
             crash_to_close_s=took_s,
             problem=None,
             lines=(),
@@ -336,7 +338,7 @@ class TestCommand:
 
     def test_every_part_can_be_loaded(self) -> None:
         """Each of them, without the packages that only `make bench` installs."""
-        assert list(PARTS) == ["actions", "postgres", "slow-disk", "takeover", "async", "growth", "recovery"]
+        assert list(PARTS) == ["actions", "postgres", "slow-disk", "takeover", "async", "growth", "recovery", "signed-log"]
         assert all(callable(load()) for load in PARTS.values())
 
     def test_a_busy_machine_is_named(self) -> None:

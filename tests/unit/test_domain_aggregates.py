@@ -38,10 +38,10 @@ def test_no_event_makes_up_a_time(kind: type[GatedAction.Event]) -> None:
 
 
 def test_there_is_a_legal_order_for_each_status_and_each_event() -> None:
-    """Every event can be written in some status, and Refused is the end of everything."""
+    """Every event can be written in some status, and after Refused comes nothing but an erasure."""
     assert set(LEGAL_IN) == {None, *Status}
     assert set().union(*LEGAL_IN.values()) == {kind.__name__ for kind in GatedAction.Event.__subclasses__()}
-    assert not LEGAL_IN[Status.REFUSED]
+    assert LEGAL_IN[Status.REFUSED] == {"Erased"}
     assert "Dispatched" not in LEGAL_IN[Status.AMBIGUOUS] | LEGAL_IN[Status.COMMITTED]
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from interlock.domain import protocol
-from interlock.domain.action import Door, GatedAction, Status, Via
+from interlock.domain.action import Door, GatedAction, Intent, Status, Via
 from interlock.domain.answers import Absent, CannotTell, Done, Found, Settlement
 from interlock.domain.approvals import ApprovalReading, ApprovalState
 from interlock.domain.endings import Ended, Pending, PendingReason
-from interlock.domain.premises import PremiseReading, ReadingState
-from interlock.domain.requests import AppendAnswer, Liveness, ProbeHolder
+from interlock.domain.premises import Premise, PremiseReading, ReadingState
+from interlock.domain.requests import AppendAnswer, FindAction, Liveness, ProbeHolder
 from interlock.errors import (
     ActionMismatch,
     ApprovalNotUsable,
@@ -73,6 +73,19 @@ def test_a_committed_action_costs_two_commits_and_is_checked_right_before_the_fi
     assert (ended.action.id, ended.action.intent) == (ACTION_ID, intent())
     assert [(sent.attempt, sent.idempotency_key) for sent in ended.action.dispatches] == [(1, f"il-{ACTION_ID}-1")]
     assert [event.via for event in outside.events(GatedAction.Committed)] == [Via.FIRST_SEND]
+
+
+SEEN = Premise(target="world", subject="acct_1", facts_json="{}", read_at=AT, policy="strict")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "asked_next"),
+    [(intent(), "case-1"), (replace(intent(), premises=(SEEN,)), None), (intent(source="table"), None)],
+    ids=["nothing in between", "premises", "elsewhere"],
+)
+def test_an_approval_is_read_with_the_key_where_nothing_takes_time_in_between(wanted: Intent, asked_next: str | None) -> None:
+    """After premises it is read as late as can be, and one that lives elsewhere is not the journal's to read."""
+    assert next(protocol.fire(wanted, gate())) == FindAction(wanted.key, asked_next)
 
 
 def test_a_refused_action_costs_one_commit_and_not_at_recovery() -> None:

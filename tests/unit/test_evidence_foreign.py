@@ -6,10 +6,7 @@ Where one is not installed its tests are skipped, and say what to install.
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,15 +24,10 @@ from interlock.evidence.signing import NoteKey, verifier_of
 from interlock.evidence.tiles import Tile, TileNodes, grown_tiles
 from interlock.evidence.vkeys import KeyType, VerifierKey
 from tests.evidence_vectors import OWN, own, unbase64
-
-ROOT = Path(__file__).resolve().parents[2]
-GO_SOURCES = Path("/usr/share/gocode")
-"""Where Debian puts golang-golang-x-mod-dev."""
+from tests.foreign_programs import Ask, Shell, build_xmod, shell_in
 
 VECTORS = own()
-Ask = Callable[[dict[str, Any]], dict[str, Any]]
 NO_TILES: dict[Tile, bytes] = {}
-Shell = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 
 def test_the_committed_vectors_are_what_the_script_makes() -> None:
@@ -49,19 +41,7 @@ def test_the_committed_vectors_are_what_the_script_makes() -> None:
 @pytest.fixture(scope="module")
 def ask(tmp_path_factory: pytest.TempPathFactory) -> Ask:
     """Build the Go program, and return what asks it."""
-    if shutil.which("go") is None or not (GO_SOURCES / "src/golang.org/x/mod").is_dir():
-        pytest.skip("Go with golang.org/x/mod is not here: apt-get install golang-go golang-golang-x-mod-dev")
-    folder = tmp_path_factory.mktemp("xmod")
-    environment = os.environ | {"GO111MODULE": "off", "GOPATH": str(GO_SOURCES), "GOCACHE": str(folder / "cache"), "GOFLAGS": ""}
-    program = folder / "xmod"
-    subprocess.run(["go", "build", "-o", program, "."], cwd=ROOT / "tests/foreign/xmod", env=environment, check=True)
-
-    def run(question: dict[str, Any]) -> dict[str, Any]:
-        done = subprocess.run([program], input=json.dumps(question).encode(), capture_output=True, check=True)
-        answer: dict[str, Any] = json.loads(done.stdout)
-        return answer
-
-    return run
+    return build_xmod(tmp_path_factory.mktemp("xmod"))
 
 
 def test_go_reads_our_checkpoints(ask: Ask) -> None:
@@ -175,14 +155,7 @@ def _turned(hash_text: str) -> str:
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     """Return what runs a command in a folder of its own."""
-    missing = [name for name in ("openssl", "sha256sum") if shutil.which(name) is None]
-    if missing:
-        pytest.skip(f"{' and '.join(missing)} not here: apt-get install openssl coreutils")
-
-    def run(*command: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(command, input=stdin, cwd=tmp_path, capture_output=True, check=False)
-
-    return run
+    return shell_in(tmp_path, "openssl", "sha256sum")
 
 
 def _sha256sum(shell: Shell, data: bytes) -> str:

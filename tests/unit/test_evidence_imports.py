@@ -6,13 +6,17 @@ import json
 import pkgutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import interlock.evidence
 
-BARRED = {"asyncio", "eventsourcing", "msgspec", "psycopg", "requests", "socket", "sqlite3", "ssl", "stripe", "threading"}
-NEED_CRYPTOGRAPHY = {"acceptance", "signing"}
+BARRED = {"asyncio", "eventsourcing", "http.client", "psycopg", "requests", "socket", "sqlite3", "ssl", "stripe"}
+NEED_CRYPTOGRAPHY = {"acceptance", "attestors", "completeness", "signing", "trust", "verifying"}
+NEED_MSGSPEC = {"decoding", "verifying"}
+DOMAIN = {"account", "answers", "authority", "effects", "legality", "log_states", "premises", "progress", "records", "states"}
+"""What of the domain is used: words and rules, without the aggregates."""
 MODULES = sorted(module.name for module in pkgutil.iter_modules(interlock.evidence.__path__))
 
 
@@ -27,21 +31,44 @@ def _only_paths() -> dict[str, str]:
     return {"PYTHONPATH": ":".join(path for path in sys.path if path)}
 
 
+def _ours(loaded: set[str]) -> set[str]:
+    return {name for name in loaded if name.startswith("interlock.") and not name.startswith("interlock.evidence")}
+
+
 def test_evidence_is_read_without_journal_database_and_network() -> None:
-    """All modules that only read and verify need the standard library, and of the rest of the package its errors."""
-    loaded = _loaded_by(*(f"interlock.evidence.{name}" for name in MODULES if name not in NEED_CRYPTOGRAPHY))
-    assert BARRED.isdisjoint(loaded)
-    assert "cryptography" not in loaded
-    ours = {name for name in loaded if name.startswith("interlock.") and not name.startswith("interlock.evidence")}
-    assert ours == {"interlock.errors"}
+    """All modules that only read need the standard library, and of the rest of the package its errors and some of its words."""
+    plain = [name for name in MODULES if name not in NEED_CRYPTOGRAPHY | NEED_MSGSPEC]
+    loaded = _loaded_by(*(f"interlock.evidence.{name}" for name in plain))
+    assert (BARRED | {"cryptography", "msgspec", "threading"}).isdisjoint(loaded)
+    assert _ours(loaded) <= {"interlock.domain", "interlock.errors", *(f"interlock.domain.{name}" for name in DOMAIN)}
 
 
-@pytest.mark.parametrize("name", sorted(NEED_CRYPTOGRAPHY))
-def test_signatures_need_cryptography_and_nothing_more(name: str) -> None:
-    """The extra `evidence` is all that checking signatures takes."""
+@pytest.mark.parametrize("name", sorted(NEED_CRYPTOGRAPHY | NEED_MSGSPEC))
+def test_checking_needs_cryptography_or_msgspec_and_nothing_more(name: str) -> None:
+    """Signatures the one, states the other; and no aggregate."""
     loaded = _loaded_by(f"interlock.evidence.{name}")
-    assert "cryptography" in loaded
-    assert not {"eventsourcing", "msgspec", "psycopg", "requests", "sqlite3", "stripe"} & loaded
+    assert BARRED.isdisjoint(loaded)
+    assert ("cryptography" in loaded, "msgspec" in loaded) == (name in NEED_CRYPTOGRAPHY, name in NEED_MSGSPEC)
+    assert _ours(loaded) <= {"interlock.domain", "interlock.errors", *(f"interlock.domain.{name}" for name in DOMAIN)}
+
+
+def test_the_command_checks_a_receipt_without_them_too(tmp_path: Path) -> None:
+    """`interlock verify-receipt` imports no journal, no eventsourcing and no network."""
+    (tmp_path / "receipt").write_bytes(b"{}")
+    (tmp_path / "policy").write_bytes(b"quorum none\n")
+    script = (
+        "import json, sys; from interlock.cli import main; "
+        "code = main(['verify-receipt', sys.argv[1], '--policy', sys.argv[2], '--json']); "
+        "print('\\n--', json.dumps([code, sorted(sys.modules)]))"
+    )
+    command = [sys.executable, "-S", "-c", script, str(tmp_path / "receipt"), str(tmp_path / "policy")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=_only_paths())
+    code, loaded = json.loads(done.stdout.rpartition("-- ")[2])
+    assert code == 1, "it is no receipt"
+    assert BARRED.isdisjoint(loaded)
+    assert "interlock.evidence.verifying" in loaded
+    barred = ("interlock.infrastructure", "interlock.projections", "interlock.gate", "interlock.reading", "interlock.driver")
+    assert not [name for name in loaded if name.startswith(barred)]
 
 
 def test_the_check_sees_a_journal() -> None:

@@ -23,6 +23,7 @@ from interlock.domain.action import Checks, Claim, Door, Doubt, GatedAction, Int
 from interlock.domain.answers import Declined, Evidence, KeyState, Settlement
 from interlock.domain.approvals import Approval, ApprovalReading, ApprovalRef, ApprovalState, ApprovalTerms
 from interlock.domain.effects import DataclassCodec, Effect, Money, record_effect
+from interlock.domain.log import JournalLog
 from interlock.domain.premises import Premise, PremiseReading, ReadingState
 from interlock.domain.profiles import CapabilityProfile
 from interlock.domain.records import leaf_hash, name_digest, record, state_digest
@@ -93,6 +94,7 @@ def events() -> Iterator[Event]:
     )
     yield from _action_events(intent, claim, doubt, checks, evidence)
     yield from _approval_events(effect.fingerprint)
+    yield from _log_events()
 
 
 def _action_events(intent: Intent, claim: Claim, doubt: Doubt, checks: Checks, evidence: Evidence) -> Iterator[Event]:
@@ -115,7 +117,8 @@ def _action_events(intent: Intent, claim: Claim, doubt: Doubt, checks: Checks, e
         by="user:17",
         note="",
     )
-    yield refused.collect_events()[1]
+    refused.erase("subject_request", "user:19", AT)
+    yield from refused.collect_events()[1:]
 
 
 def _approval_events(fingerprint: str) -> Iterator[Event]:
@@ -128,7 +131,15 @@ def _approval_events(fingerprint: str) -> Iterator[Event]:
     approval.release(ACTION, AT)
     approval.spend(ACTION, effect, AT)
     approval.revoke("user:18", "a mistake", AT)
+    approval.erase("subject_request", "user:19", AT)
     yield from approval.collect_events()
+
+
+def _log_events() -> Iterator[Event]:
+    log = JournalLog.open("acme.example/interlock/prod", AT)
+    log.start_epoch(2, "acme.example/interlock/prod-2", "acme.example/interlock/prod-2+01234567+AQ==", "prod-1\n7\n", AT)
+    log.rotate_key("log", ("old+01234567+AQ==", "new+89abcdef+AQ=="), ("b2xk", "bmV3"), AT)
+    yield from log.collect_events()
 
 
 def _stored(event: Any) -> StoredEvent:
@@ -148,10 +159,12 @@ BY_NAME = {entry["event"]: entry for entry in GOLDEN}
 
 
 def test_there_is_a_golden_line_for_each_kind_of_event() -> None:
-    """Six of an action and five of an approval, each with its own topic."""
-    kinds = {kind.__qualname__ for base in (GatedAction.Event, Approval.Event) for kind in base.__subclasses__()}
+    """Seven of an action, six of an approval and three of the log, each with its own topic."""
+    kinds = {
+        kind.__qualname__ for base in (GatedAction.Event, Approval.Event, JournalLog.Event) for kind in base.__subclasses__()
+    }
     assert set(TODAY) == set(BY_NAME) == kinds
-    assert len({entry["topic"] for entry in GOLDEN}) == len(GOLDEN) == 11
+    assert len({entry["topic"] for entry in GOLDEN}) == len(GOLDEN) == 16
     assert all(entry["topic"].startswith("interlock.") for entry in GOLDEN)
 
 

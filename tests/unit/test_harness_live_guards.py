@@ -8,22 +8,21 @@ import pytest
 from harness import run
 from harness.columns.job import GateSettings, Job, JobRefused, KillPoint
 from harness.keys import LiveKeyRefused
+from harness.live import LiveWorld, NotEmulatedLive, Pace
 from harness.run import Plan
 from harness.scenarios import BURN_OFF, SCENARIOS
 from harness.standins.anthropic.client import LOCAL_API_KEY as LOCAL_ANTHROPIC_KEY
 from harness.standins.stripe.client import LOCAL_API_KEY as LOCAL_STRIPE_KEY
-from harness.world import LiveWorld, NotEmulatedLive
 
 LIVE_KEY = "sk_live_local_0000"
 LOOPBACK = "http://127.0.0.1:1"
 
-CAN_BE_HAD_LIVE = {
-    "crash_after_commit",
-    "hand_refund_before_decision",
-    "hand_refund_during_outage",
-    "unrelated_refund_during_outage",
-    "approval_revoked_during_outage",
-    "approval_revoked_after_commit",
+EMULATED_LIVE = {
+    "key_pruned_after_24h",
+    "key_lost_inside_window",
+    "no_lookup_after_24h",
+    "hand_refund_during_outage (burn off)",
+    "approval_revoked_during_outage (burn off)",
 }
 
 
@@ -35,6 +34,7 @@ def _job(
     stripe_api_base: str | None = LOOPBACK,
     anthropic_base_url: str | None = LOOPBACK,
     kill_at: KillPoint | None = None,
+    emulated: bool = False,
 ) -> Job:
     return Job(
         case_id="case-1",
@@ -51,6 +51,7 @@ def _job(
         kill_at=kill_at,
         clock_ahead_s=clock_ahead_s,
         settings=settings or GateSettings(),
+        emulated=emulated,
     )
 
 
@@ -65,6 +66,16 @@ def test_a_live_job_has_no_figures_of_the_stand_in(settings: GateSettings) -> No
     """What holds for the stand-in is promised by no real provider."""
     with pytest.raises(JobRefused, match="stand-in only"):
         _job(live=True, settings=settings)
+
+
+def test_an_emulated_job_may_have_both_and_says_so() -> None:
+    """Its row is marked; and it is a live one behind a proxy on this machine, or it is none."""
+    assert _job(live=True, emulated=True, clock_ahead_s=1.0, settings=BURN_OFF).emulated
+    with pytest.raises(JobRefused, match="emulated"):
+        _job(live=False, emulated=True)
+    for elsewhere in (None, "https://api.stripe.com"):
+        with pytest.raises(JobRefused, match="emulated"):
+            _job(live=True, emulated=True, stripe_api_base=elsewhere)
 
 
 def test_the_guard_holds_when_a_job_is_read_from_its_file(tmp_path: Path) -> None:
@@ -124,16 +135,44 @@ def test_a_live_worker_inherits_no_switch(monkeypatch: pytest.MonkeyPatch) -> No
     }
 
 
-def test_rows_that_need_an_emulation_are_not_run_live() -> None:
-    """A forgotten key, a moved clock and figures of the stand-in can't be had at the real provider."""
-    plan = Plan(scenarios=tuple(SCENARIOS.values()), columns=("interlock",))
-    assert {cell[0].name for cell in plan.cells(live=True)} == CAN_BE_HAD_LIVE
-    assert {cell[0].name for cell in plan.cells(live=False)} == set(SCENARIOS)
-    world = LiveWorld(stripe_key=LOCAL_STRIPE_KEY, anthropic_key=LOCAL_ANTHROPIC_KEY)
-    with pytest.raises(NotEmulatedLive):
-        world.provider(SCENARIOS["key_pruned_after_24h"])
-    provider = world.provider(SCENARIOS["crash_after_commit"])
-    with pytest.raises(NotEmulatedLive):
-        provider.forget_keys("pi_local_1")
-    with pytest.raises(NotEmulatedLive):
-        provider.pass_time(1.0)
+def test_rows_that_can_not_be_had_live_are_emulated_and_marked() -> None:
+    """A forgotten key, a moved clock and figures of the stand-in: those rows run behind a proxy, and the others do not."""
+    assert {cell[0].name for cell in Plan(scenarios=tuple(SCENARIOS.values()), columns=("interlock",)).cells()} == set(SCENARIOS)
+    assert {name for name, scenario in SCENARIOS.items() if scenario.emulated} == EMULATED_LIVE
+    with LiveWorld(stripe_key=LOCAL_STRIPE_KEY, anthropic_key=LOCAL_ANTHROPIC_KEY) as world:
+        for name in EMULATED_LIVE:
+            assert str(world.provider(SCENARIOS[name]).api_base).startswith("http://127.0.0.1:")
+        provider = world.provider(SCENARIOS["crash_after_commit"])
+        assert provider.api_base is None
+        with pytest.raises(NotEmulatedLive):
+            provider.forget_keys("pi_local_1")
+        with pytest.raises(NotEmulatedLive):
+            provider.pass_time(1.0)
+
+
+@pytest.mark.parametrize("option", ["--stripe-address", "--model-address"])
+def test_a_rehearsal_does_not_leave_this_machine(
+    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Another address than the real one is one on 127.0.0.1: keys go nowhere else."""
+    monkeypatch.setenv("STRIPE_SECRET_KEY", LOCAL_STRIPE_KEY)
+    monkeypatch.setenv("ANTHROPIC_API_KEY", LOCAL_ANTHROPIC_KEY)
+    assert run.main(["--live", option, "http://192.0.2.1:80"]) == run.BAD_USAGE
+    assert "nothing was run" in capsys.readouterr().err
+
+
+def test_cases_begin_apart() -> None:
+    """The first at once, each other a while after the one before, and none earlier for one that was late."""
+    now_s, slept = [100.0], list[float]()
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now_s[0] += seconds
+
+    pace = Pace(4.0, lambda: now_s[0], sleep)
+    pace.begin()
+    pace.begin()
+    now_s[0] += 10.0
+    pace.begin()
+    pace.begin()
+    assert slept == [0.0, 4.0, 0.0, 4.0]

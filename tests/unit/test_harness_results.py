@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from harness import audit, results, table
+from harness import results, table
+from harness.audit import __main__ as audit
 from harness.case import CaseResult
 from harness.columns.job import Answer, Status
 from harness.results import Run, surprises, tally, write
@@ -41,6 +42,7 @@ def _case(column: str = "standard", scenario: str = "crash_after_commit") -> Cas
         as_wanted=True,
         decision={"wording": "The lamp is broken.", "model": "local", "message_id": "msg_local_1", "arguments_json": "{}"},
         exit_codes=(-9, 0),
+        killed_at=NOW,
         crash_to_close_s=0.25,
         problem=None,
         lines=(json.dumps(row | {"metadata": refund.metadata}),),
@@ -55,7 +57,6 @@ def _run(*cases: CaseResult) -> Run:
         wall_s=1.0,
         scenarios=(SCENARIOS["crash_after_commit"],),
         columns=("standard",),
-        not_run=(),
         cases=cases,
     )
 

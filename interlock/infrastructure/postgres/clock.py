@@ -48,12 +48,14 @@ class DatabaseClock:
 
     def now(self) -> datetime:
         """Return the time, in UTC."""
-        if elapsing_s() - self._tried_s >= SAMPLE_S:
-            self._tried_s = elapsing_s()  # the other threads carry on meanwhile
+        now_s = elapsing_s()
+        if now_s - self._tried_s >= SAMPLE_S:
+            self._tried_s = now_s  # the other threads carry on meanwhile
             with suppress(JournalError):
                 self._reading = self._sample() or self._reading
+            now_s = elapsing_s()
         at, read_s, _ = self._reading
-        return at + timedelta(seconds=elapsing_s() - read_s)
+        return at + timedelta(seconds=now_s - read_s)
 
     def _first(self) -> tuple[datetime, float, float]:
         for _ in range(_FIRST_TRIES):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from queue import SimpleQueue
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -24,8 +25,8 @@ from interlock.errors import GateClosed, InvalidConfiguration
 
 T = TypeVar("T")
 
-ANSWER_S = 40.0
-"""For how long a statement's answer is waited for: longer than the server is given for a statement."""
+ANSWER_S, _MARGIN_S = 40.0, 10.0
+"""For how long a statement's answer is waited for at least, and how much longer than the server is given for a statement."""
 
 
 class _NoAnswer(psycopg.OperationalError):
@@ -56,11 +57,13 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
     Attributes:
         session: the process of the server, and when it began: process ids are used again, and a proxy invents what libpq is told.
+        prepared: the names of the statements that this session knows.
         answer_s: for how long a statement's answer is waited for, in seconds.
         abandoned: whether it is a parent process's, and to be left open without a warning.
     """
 
     session: tuple[int, datetime]
+    prepared: set[bytes]
     answer_s = ANSWER_S
     abandoned = False
 
@@ -120,7 +123,8 @@ _SESSION = """
     SET DateStyle = 'ISO';
     SET TimeZone = 'UTC';
     SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; SET tcp_user_timeout = '15s';
-    SELECT pid, backend_start FROM pg_stat_get_activity(pg_backend_pid())
+    SELECT pid, backend_start, extract(epoch FROM current_setting('statement_timeout')::interval)::double precision
+        FROM pg_stat_get_activity(pg_backend_pid())
 """
 """What holds whatever a database or a role was given as its default.
 
@@ -201,8 +205,9 @@ def connect(options: DatabaseOptions, **libpq: str) -> Connection:
         cursor = connection.execute(_SESSION)
         while cursor.nextset():
             pass
-        ((pid, began),) = cursor.fetchall()
-        connection.session = (pid, began)
+        ((pid, began, limit_s),) = cursor.fetchall()
+        connection.session, connection.prepared = (pid, began), set()
+        connection.answer_s = max(ANSWER_S, limit_s + _MARGIN_S)
         # PostgreSQL's own functions come first where the path does not name them, so that nobody's in the schema hide them.
         connection.execute(sql.SQL("SET search_path = {}, pg_temp").format(sql.Identifier(options.schema)))
     except BaseException:
@@ -229,9 +234,14 @@ def require_own_session(one: Connection, other: Connection) -> None:
             raise InvalidConfiguration(_POOLED)
 
 
+def _is_idle(connection: Connection) -> bool:
+    """Whether it is open and outside a transaction, as far as its last statement told."""
+    return connection.pgconn.transaction_status == psycopg.pq.TransactionStatus.IDLE
+
+
 def is_usable(connection: Connection) -> bool:
     """Whether an idle connection can still be used, as far as this machine knows, without asking the server."""
-    if connection.closed or connection.pgconn.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+    if not _is_idle(connection):
         return False
     poll = select.poll()
     try:
@@ -265,7 +275,10 @@ class Connections:
         self._idle: list[Connection] = []
         self._all: set[Connection] = set()
         self._lock = threading.Lock()
-        self._places = threading.BoundedSemaphore(self.options.max_connections)
+        # One place for each connection that may be lent. A queue in C costs a tenth of threading's semaphore.
+        self._places: SimpleQueue[None] = SimpleQueue()
+        for _ in range(self.options.max_connections):
+            self._places.put(None)
         self._held = threading.local()
 
     @contextmanager
@@ -282,12 +295,16 @@ class Connections:
         if held is not None:
             yield held
             return
-        with self._places:
+        places = self._places
+        places.get()
+        try:
             connection = self._take()
             try:
                 yield connection
             finally:
                 self._give_back(connection)
+        finally:
+            places.put(None)
 
     @contextmanager
     def snapshot(self) -> Generator[None]:
@@ -308,14 +325,12 @@ class Connections:
     def _take(self) -> Connection:
         if self._closed:
             raise GateClosed("the journal is closed; nothing was written or sent")
-        while True:
-            with self._lock:
-                if not self._idle:
-                    break
+        with suppress(IndexError):
+            while True:
                 connection = self._idle.pop()
-            if is_usable(connection):
-                return connection
-            self._discard(connection)
+                if is_usable(connection):
+                    return connection
+                self._discard(connection)
         connection = connect(self.options)
         try:
             self._check(connection)
@@ -327,12 +342,13 @@ class Connections:
         return connection
 
     def _give_back(self, connection: Connection) -> None:
-        if self._closed or not is_usable(connection):
-            self._discard(connection)
-            self._discard_idle()  # what ended one may have ended all, and not every end has been heard of yet
-            return
-        with self._lock:
+        # Whether its session lives on is asked when it is lent again.
+        if not self._closed and not connection.abandoned and _is_idle(connection):
             self._idle.append(connection)
+            if not self._closed:
+                return
+        self._discard(connection)
+        self._discard_idle()  # what ended one may have ended all, and not every end has been heard of yet
 
     def _discard(self, connection: Connection) -> None:
         with self._lock:
@@ -346,10 +362,9 @@ class Connections:
         self._discard_idle()
 
     def _discard_idle(self) -> None:
-        with self._lock:
-            idle, self._idle = self._idle, []
-        for connection in idle:
-            self._discard(connection)
+        with suppress(IndexError):
+            while True:
+                self._discard(self._idle.pop())
 
     def forget_after_fork(self) -> None:
         """Leave the parent's connections to the parent, in a forked child."""

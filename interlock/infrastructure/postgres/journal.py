@@ -7,7 +7,8 @@ from datetime import datetime
 from interlock.infrastructure.journal import Journal
 from interlock.infrastructure.postgres.clock import DatabaseClock
 from interlock.infrastructure.postgres.connections import Connections, parse_url
-from interlock.infrastructure.postgres.locks import SessionLocks
+from interlock.infrastructure.postgres.locks import SessionLeaderLock, SessionLocks
+from interlock.infrastructure.postgres.log_store import PostgresLogStore
 from interlock.infrastructure.postgres.recorder import Recorder
 from interlock.infrastructure.postgres.schema import SCHEMA_VERSION, create_or_check, require_same
 
@@ -44,6 +45,14 @@ class PostgresJournal(Journal):
             JournalUnavailable: the database can't be reached.
         """
         return SessionLocks(self._options, self._connections, self.log_id)
+
+    def log_store(self) -> PostgresLogStore:
+        """Return where the transparency log keeps its tree and what it signed."""
+        return PostgresLogStore(self._connections)
+
+    def log_lock(self) -> SessionLeaderLock:
+        """Return the lock of whoever signs the log, on a connection of its own."""
+        return SessionLeaderLock(self._options, self.log_id)
 
     def clock(self) -> DatabaseClock:
         """Return the database's clock.

@@ -179,6 +179,66 @@ class SessionLocks:
             self._connection = None
 
 
+class SessionLeaderLock:
+    """A leader's lock in the database, on a connection of its own.
+
+    Args:
+        options: where the journal is.
+        log_id: the journal's id; several journals may share a database.
+    """
+
+    def __init__(self, options: DatabaseOptions, log_id: str) -> None:
+        self._options, self._log_id = options, log_id
+        self._connection: Connection | None = None
+
+    def take(self) -> bool:
+        """Take it, unless somebody else has it; return whether it is ours, and still is.
+
+        A session that was lost without our hearing of it may have given it to another leader: that is a waste, and no harm, as
+        each signs only what continues the last.
+
+        Raises:
+            JournalUnavailable: the database can't be asked.
+        """
+        if self._connection is not None and is_usable(self._connection):
+            return True
+        self.release()
+        try:
+            connection = connect(self._options, **_CLIENT_SIDE)
+            try:
+                taken = self._try(connection)
+            except BaseException:
+                connection.close()
+                raise
+        except psycopg.Error as error:
+            raise JournalUnavailable(f"the log's lock can't be taken: {str(error).strip()}; nothing was signed") from error
+        if taken:
+            self._connection = connection
+        else:
+            connection.close()
+        return taken
+
+    def _try(self, connection: Connection) -> bool:
+        connection.answer_s = _ANSWER_S
+        connection.execute(_SERVER_SIDE)
+        statement = "SELECT pg_try_advisory_lock(hashtextextended('log of ' || %s, 0::bigint))"
+        ((taken,),) = connection.execute(statement, (self._log_id,)).fetchall()
+        return bool(taken)
+
+    def release(self) -> None:
+        """Drop it. Releasing twice does nothing."""
+        if self._connection is not None:
+            with suppress(psycopg.Error):
+                self._connection.close()
+            self._connection = None
+
+    def forget_after_fork(self) -> None:
+        """Leave the session to the parent, in a forked child."""
+        if self._connection is not None:
+            abandon(self._connection)
+            self._connection = None
+
+
 def _number(handle: str) -> int:
     """Return the number of a handle's lock, as a signed 32-bit integer."""
     return int(handle.removeprefix(_PREFIX)[:8], 16) - 2**31

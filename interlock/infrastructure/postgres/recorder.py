@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 from functools import cache
+from itertools import islice
 from typing import Any, ClassVar, cast
 from uuid import UUID
 
@@ -19,6 +21,18 @@ from interlock.domain.cursors import Cursor
 from interlock.domain.summary import ActionSummary
 from interlock.errors import JournalUnavailable
 from interlock.infrastructure.postgres.connections import Connection, Connections
+from interlock.infrastructure.postgres.statements import (
+    Statement,
+    Value,
+    as_integer,
+    bigint,
+    boolean,
+    integer,
+    text,
+    timestamp,
+    uuid,
+    uuids,
+)
 from interlock.infrastructure.recording import SUMMARY_COLUMNS, Backlog, Batch, Moved, StoredRow, SummaryFilter, clauses_of
 
 LAST_WORD_S = 5.0
@@ -31,10 +45,16 @@ _COMMIT_NOTHING = "SELECT pg_logical_emit_message(true, 'interlock', '')"
 _NOT_KNOWN = "it was lost in the middle of a write: whether that was written is not known"
 _NO_SUMMARY = (None,) * len(SUMMARY_COLUMNS)
 
-_SELECT = "SELECT originator_id, originator_version, topic, state FROM stored_events WHERE originator_id ="
+_SELECT = "SELECT originator_id, originator_version, topic, state{} FROM stored_events WHERE originator_id = {}"
 _ORDER = "ORDER BY originator_version"
-_SELECT_EVENTS = f"{_SELECT} %s {_ORDER}"
-_SELECT_NAMED = f"{_SELECT} (SELECT aggregate_id FROM names WHERE kind = %s AND digest = %s) {_ORDER}"
+_NAME = "(SELECT aggregate_id FROM names WHERE kind = ${} AND digest = ${})"
+_EVENTS = Statement(f"{_SELECT.format('', '$1')} {_ORDER}")
+_EVENTS_OF_ALL = Statement(f"{_SELECT.format('', 'ANY ($1)')} ORDER BY originator_id, originator_version")
+_NAMED = Statement(f"{_SELECT.format('', _NAME.format(1, 2))} {_ORDER}")
+_BOTH_NAMED = Statement(
+    f"{_SELECT.format(', true AS first', _NAME.format(1, 2))} UNION ALL {_SELECT.format(', false', _NAME.format(3, 4))} {_ORDER}"
+)
+_VERSION = Statement("SELECT max(originator_version) FROM stored_events WHERE originator_id = $1")
 
 _ROW = "originator_id, originator_version, topic, state, state_digest, leaf_hash"
 
@@ -51,6 +71,11 @@ _COUNT_AFTER = (
 _FIRST_HELD = (
     f"SELECT {_ROW} FROM stored_events "
     f"WHERE (commit_order, arrival) > (%s, %s) AND commit_order >= (SELECT watermark()) {_IN_ORDER} LIMIT 1"
+)
+_LAST_PLACED = "coalesce((SELECT {} FROM positions ORDER BY position DESC LIMIT 1), -1)"
+_FIRST_UNPLACED = (
+    f"SELECT {_ROW} FROM stored_events WHERE commit_order < (SELECT watermark()) AND (commit_order, arrival) > "
+    f"({_LAST_PLACED.format('commit_order')}, {_LAST_PLACED.format('arrival')}) {_IN_ORDER} LIMIT 1"
 )
 # Only a transaction that has a number holds anything back: a long reader, a replica or a replication slot does not.
 _HOLDERS = """
@@ -90,12 +115,13 @@ class Recorder(ApplicationRecorder):
             raise Moved(batch.expected[moved - 1][0])
         return None
 
-    def _append(self, statement: bytes, arguments: list[Any], batch: Batch) -> int:
+    def _append(self, statement: Statement, arguments: list[Value], batch: Batch) -> int:
         lost: Connection | None = None
         try:
             with self.connections.lend() as connection:
                 lost = connection
-                return int(_one(connection.execute(statement, arguments, prepare=True)))
+                ((moved,),) = statement.run(connection, *arguments)
+                return as_integer(moved)
         except (errors.UniqueViolation, errors.DeadlockDetected) as error:
             # An approval's writers stand in line, so that it is the action's version or a name that another one took.
             raise Moved(batch.expected[0][0]) from error
@@ -122,11 +148,20 @@ class Recorder(ApplicationRecorder):
 
     def events_of(self, aggregate_id: UUID) -> list[StoredEvent]:
         """Return the events of an aggregate, oldest first."""
-        return self._events(_SELECT_EVENTS, (aggregate_id,))
+        return self._events(_EVENTS, uuid(aggregate_id))
 
-    def events_named(self, kind: str, digest: bytes) -> list[StoredEvent]:
-        """Return the events of the aggregate that has this name; none where the name is free."""
-        return self._events(_SELECT_NAMED, (kind, digest))
+    def events_of_all(self, aggregate_ids: Sequence[UUID]) -> list[StoredEvent]:
+        """Return the events of several aggregates, each one's oldest first."""
+        return self._events(_EVENTS_OF_ALL, uuids(aggregate_ids))
+
+    def events_named(self, *names: tuple[str, bytes]) -> list[list[StoredEvent]]:
+        """Return the events of the aggregates that have these one or two names; none where a name is free."""
+        values = [value for kind, digest in names for value in (text(kind), digest)]
+        if len(names) == 1:
+            return [self._events(_NAMED, *values)]
+        with self.connections.lend() as connection:
+            rows = _BOTH_NAMED.run(connection, *values)
+        return [_stored([row[:4] for row in rows if row[4] == boolean(first)]) for first in (True, False)]
 
     def named(self, kind: str, digest: bytes) -> UUID | None:
         """Return the aggregate that has this name, whether its events can be read or not."""
@@ -135,8 +170,9 @@ class Recorder(ApplicationRecorder):
 
     def version_of(self, aggregate_id: UUID) -> int:
         """Return the latest version of an aggregate, 0 where there is none."""
-        rows = self._rows("SELECT max(originator_version) FROM stored_events WHERE originator_id = %s", (aggregate_id,))
-        return int(rows[0][0] or 0)
+        with self.connections.lend() as connection:
+            ((version,),) = _VERSION.run(connection, uuid(aggregate_id))
+        return as_integer(version)
 
     def holds(self, event: StoredEvent) -> bool:
         """Whether exactly this event is stored: its salt is random, so equal bytes are our own (I8).
@@ -178,8 +214,6 @@ class Recorder(ApplicationRecorder):
         Raises:
             JournalUnavailable: the database can't.
         """
-        columns, marks = ", ".join(SUMMARY_COLUMNS), ", ".join(["%s"] * len(SUMMARY_COLUMNS))
-        insert = f"INSERT INTO receipts ({columns}) VALUES ({marks})".encode()
         with self.connections.lend() as connection, connection.transaction():
             # What is written meanwhile waits for the end, or a row of the past would overwrite it.
             connection.execute("LOCK TABLE receipts IN SHARE ROW EXCLUSIVE MODE")
@@ -188,10 +222,18 @@ class Recorder(ApplicationRecorder):
                 "SELECT DISTINCT originator_id FROM stored_events WHERE topic = %s", (GatedAction.Intended.TOPIC,)
             ).fetchall()
             for (action_id,) in ids:
-                summary = derive(_stored(connection.execute(_SELECT_EVENTS.encode(), (action_id,)).fetchall()))
+                summary = derive(_stored(_EVENTS.run(connection, uuid(action_id))))
                 if summary is not None:
-                    connection.execute(insert, _summary_values(summary))
+                    _INSERT_SUMMARY.run(connection, *_summary_values(summary))
         return len(ids)
+
+    def redact(self, aggregate_id: UUID, summary: ActionSummary | None) -> None:
+        """Forget the states of the events before an aggregate's Erased, and put another row in the place of its summary."""
+        with self.connections.lend() as connection, connection.transaction():
+            connection.execute("SELECT forget_states(%s)", (aggregate_id,))
+            connection.execute("DELETE FROM receipts WHERE action_id = %s", (aggregate_id,))
+            if summary is not None:
+                _INSERT_SUMMARY.run(connection, *_summary_values(summary))
 
     def rows(self, *, after: int, limit: int, aggregate_id: UUID | None) -> list[StoredRow]:
         """Return rows of the log that have a position, by position.
@@ -236,11 +278,12 @@ class Recorder(ApplicationRecorder):
             # One snapshot, or the holder might be another one's than the events'.
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
             events, held_back = connection.execute(_COUNT_AFTER.encode(), (after.order, after.arrival)).fetchall()[0]
+            unplaced = _first(connection.execute(_FIRST_UNPLACED.encode()))
             if not held_back:
-                return Backlog(events)
-            oldest = connection.execute(_FIRST_HELD.encode(), (after.order, after.arrival)).fetchall()[0]
+                return Backlog(events, unplaced=unplaced)
+            oldest = _first(connection.execute(_FIRST_HELD.encode(), (after.order, after.arrival)))
             holders = [str(row[0]) for row in connection.execute(_HOLDERS.encode()).fetchall()]
-        return Backlog(events, held_back, _stored_row((None, *oldest, None)), "; ".join(holders) or None)
+        return Backlog(events, held_back, oldest, "; ".join(holders) or None, unplaced)
 
     def names(self) -> dict[tuple[str, bytes], str]:
         """Return which aggregate each taken name stands for."""
@@ -266,8 +309,9 @@ class Recorder(ApplicationRecorder):
         """Close all connections."""
         self.connections.close()
 
-    def _events(self, sql: str, values: tuple[Any, ...]) -> list[StoredEvent]:
-        return _stored(self._rows(sql, values))
+    def _events(self, statement: Statement, *values: Value) -> list[StoredEvent]:
+        with self.connections.lend() as connection:
+            return _stored(statement.run(connection, *values))
 
     def _rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         with self.connections.lend() as connection:
@@ -303,40 +347,60 @@ class Recorder(ApplicationRecorder):
 
 
 @cache
-def _append_statement(events: int, names: int, expected: int) -> bytes:
-    """Return the statement for so many rows.
-
-    Every value is a parameter of its own, and the server puts the arrays together: psycopg would look through a list for its
-    type, in Python, which takes ten times as long as the values.
-    """
+def _append_statement(events: int, names: int, expected: int) -> Statement:
+    """Return the statement for so many rows. Every value is a parameter of its own, and the server puts the arrays together."""
+    places = (f"${number}" for number in itertools.count(1))
     arrays = [
-        f"ARRAY[{', '.join(['%s'] * rows)}]::{kind}[]"
+        f"ARRAY[{', '.join(islice(places, rows))}]::{kind}[]"
         for rows, kinds in ((events, _EVENT_TYPES), (names, _NAME_TYPES), (expected, _EXPECTED_TYPES))
         for kind in kinds
     ]
-    return f"SELECT append_events({', '.join([*arrays, *['%s'] * (2 + len(SUMMARY_COLUMNS))])})".encode()
+    return Statement(f"SELECT append_events({', '.join([*arrays, *islice(places, 2 + len(SUMMARY_COLUMNS))])})")
 
 
-def _arguments(stored_events: Sequence[StoredEvent], batch: Batch, log: str) -> list[Any]:
+def _arguments(stored_events: Sequence[StoredEvent], batch: Batch, log: str) -> list[Value]:
+    names, expected = batch.names, batch.expected
     return [
-        *[event.originator_id for event in stored_events],
-        *[event.originator_version for event in stored_events],
-        *[event.topic for event in stored_events],
+        *[cast("UUID", event.originator_id).bytes for event in stored_events],
+        *[integer(event.originator_version) for event in stored_events],
+        *[event.topic.encode() for event in stored_events],
         *[event.state for event in stored_events],
-        *[name.kind for name in batch.names],
-        *[name.digest for name in batch.names],
-        *[name.aggregate_id for name in batch.names],
-        *[aggregate_id for aggregate_id, _ in batch.expected],
-        *[version for _, version in batch.expected],
-        batch.approval_id,
-        log,
+        *[name.kind.encode() for name in names],
+        *[name.digest for name in names],
+        *[name.aggregate_id.bytes for name in names],
+        *[aggregate_id.bytes for aggregate_id, _ in expected],
+        *[integer(version) for _, version in expected],
+        uuid(batch.approval_id),
+        text(log),
         *(_NO_SUMMARY if batch.summary is None else _summary_values(batch.summary)),
     ]
 
 
-def _summary_values(summary: ActionSummary) -> tuple[Any, ...]:
-    action_id, *others = (getattr(summary, column) for column in SUMMARY_COLUMNS)
-    return (UUID(action_id), *others)
+_INSERT_SUMMARY = Statement(
+    f"INSERT INTO receipts ({', '.join(SUMMARY_COLUMNS)}) VALUES ({', '.join(f'${i + 1}' for i in range(len(SUMMARY_COLUMNS)))})"
+)
+
+
+def _summary_values(row: ActionSummary) -> tuple[Value, ...]:
+    """Return the summary in the order of its columns."""
+    return (
+        bytes.fromhex(row.action_id),
+        integer(row.version),
+        text(row.key),
+        text(row.status),
+        text(row.target),
+        text(row.subject),
+        text(row.approval_id),
+        bigint(row.amount_minor),
+        text(row.currency),
+        text(row.via),
+        text(row.code),
+        boolean(row.attention),
+        text(row.claim_lock),
+        timestamp(row.claim_expires_at),
+        timestamp(row.intended_at),
+        timestamp(row.changed_at),
+    )
 
 
 _TIMES = ("claim_expires_at", "intended_at", "changed_at")
@@ -351,16 +415,18 @@ def _summary(row: tuple[Any, ...]) -> ActionSummary:
     return ActionSummary(**values)
 
 
-def _stored(rows: Sequence[tuple[Any, ...]]) -> list[StoredEvent]:
-    return [StoredEvent(row[0], row[1], row[2], row[3]) for row in rows]
+def _stored(rows: Sequence[tuple[Value, ...]]) -> list[StoredEvent]:
+    return [
+        StoredEvent(UUID(bytes=aggregate_id), as_integer(version), (topic or b"").decode(), cast("bytes", state))
+        for aggregate_id, version, topic, state in rows
+    ]
+
+
+def _first(cursor: psycopg.Cursor[tuple[Any, ...]]) -> StoredRow | None:
+    row = cursor.fetchone()
+    return _stored_row((None, *row, None)) if row is not None else None
 
 
 def _stored_row(row: tuple[Any, ...]) -> StoredRow:
     position, aggregate_id, *rest = row
     return StoredRow(position, aggregate_id.hex if aggregate_id else aggregate_id, *rest)
-
-
-def _one(cursor: psycopg.Cursor[tuple[Any, ...]]) -> Any:
-    row = cursor.fetchone()
-    assert row is not None, "it returns one row"
-    return row[0]

@@ -93,7 +93,8 @@ def grant(options: DatabaseOptions, role: str) -> None:
     schema = sql.Identifier(options.schema)
     statements = (
         "GRANT USAGE ON SCHEMA {schema} TO {to}",
-        "GRANT SELECT, INSERT ON stored_events, names, positions TO {to}",
+        "GRANT SELECT, INSERT ON stored_events, names, positions, checkpoints, cosignatures TO {to}",
+        "GRANT SELECT, INSERT, DELETE ON log_nodes TO {to}",
         "GRANT SELECT ON journal, migrations TO {to}",
         "GRANT SELECT, INSERT, UPDATE, DELETE ON receipts TO {to}",
         "GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {to}",

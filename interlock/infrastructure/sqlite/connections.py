@@ -67,7 +67,8 @@ class Datastore(SQLiteDatastore):
         self._closed = False
         self._users = 0
         self._forking = False
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._writing = threading.Lock()
         self._held = threading.local()
         self.single_row_tracking = True
@@ -86,7 +87,7 @@ class Datastore(SQLiteDatastore):
         if held is not None:
             yield held
             return
-        with self._changed:
+        with self._lock:
             while self._forking:
                 self._changed.wait()
             self._users += 1
@@ -97,9 +98,7 @@ class Datastore(SQLiteDatastore):
             finally:
                 self._give_back(connection)
         finally:
-            with self._changed:
-                self._users -= 1
-                self._changed.notify_all()
+            self._leave()
 
     @contextmanager
     def snapshot(self) -> Generator[None]:
@@ -117,6 +116,12 @@ class Datastore(SQLiteDatastore):
             finally:
                 self._held.connection = None
                 connection.rollback()
+
+    def _leave(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._forking:
+                self._changed.notify_all()
 
     def _take(self) -> SQLiteConnection:
         if self._closed:
@@ -152,7 +157,8 @@ class Datastore(SQLiteDatastore):
         """Go on, with connections of this process's own."""
         if in_child:
             # Threads that are not here any more may have held the old ones.
-            self._changed, self._writing = threading.Condition(), threading.Lock()
+            self._lock, self._writing = threading.Lock(), threading.Lock()
+            self._changed = threading.Condition(self._lock)
         with self._changed:
             self._forking = False
             self._changed.notify_all()
@@ -220,7 +226,7 @@ if hasattr(os, "register_at_fork"):
 
 def _identity(path: Path) -> tuple[int, int] | None:
     try:
-        status = path.stat()
+        status = os.stat(path)  # noqa: PTH116 - it is asked before every commit, and costs half of what Path.stat does
     except OSError:
         return None
     return status.st_dev, status.st_ino

@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import sqlite3
 import uuid
-from collections.abc import Iterator
-from contextlib import closing
+from collections.abc import Generator, Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from importlib import resources
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
-from interlock.errors import InvalidConfiguration, JournalTooNew, JournalUnavailable
+from interlock.errors import InvalidConfiguration, JournalOutdated, JournalTooNew, JournalUnavailable
 from interlock.infrastructure.sqlite.connections import DatabaseOptions, no_fork, open_file
 
-SCHEMA_VERSION = 1
+
+class Migration(NamedTuple):
+    """One version of the schema."""
+
+    version: int
+    statements: str
+
+
+def migrations() -> list[Migration]:
+    """Return all versions, oldest first."""
+    folder = resources.files("interlock.infrastructure.sqlite.migrations")
+    files = sorted((file for file in folder.iterdir() if file.name.endswith(".sql")), key=lambda file: file.name)
+    return [Migration(int(file.name[:4]), file.read_text(encoding="utf-8")) for file in files]
+
+
+SCHEMA_VERSION = migrations()[-1].version
 APPLICATION_ID = 0x494C4F4B
 """Marks the file as ours ("ILOK"), in SQLite's `application_id`."""
 
@@ -45,33 +61,71 @@ def create_or_check(options: DatabaseOptions, *, create: bool) -> str:
     Raises:
         InvalidConfiguration: the file is no journal, or there is none and `create` is False.
         JournalTooNew: it was written by a newer version.
+        JournalOutdated: it was made by an older one, and has to be upgraded first.
         JournalUnavailable: the folder can't be written, the disk is full, or the file is locked.
     """
+    with _connection(options, create=create) as connection:
+        if _pragma(connection, "user_version") == 0:
+            _apply(connection, options)
+        version = _pragma(connection, "user_version")
+        if version < SCHEMA_VERSION:
+            raise JournalOutdated(
+                f"the journal {options.path} has schema {version}, and this version of Interlock needs {SCHEMA_VERSION}; nothing "
+                "was written or sent. Run `interlock db upgrade` while no older version runs"
+            )
+        return str(connection.execute("SELECT log FROM journal").fetchone()[0])
+
+
+def upgrade(options: DatabaseOptions) -> tuple[int, int]:
+    """Bring a journal up to date.
+
+    Returns:
+        The version before and after.
+
+    Raises:
+        InvalidConfiguration: the file is no journal, or there is none.
+        JournalTooNew: it was written by a newer version.
+        JournalUnavailable: it can't be written.
+    """
+    with _connection(options, create=False) as connection:
+        before = _pragma(connection, "user_version")
+        _apply(connection, options)
+        return before, _pragma(connection, "user_version")
+
+
+@contextmanager
+def _connection(options: DatabaseOptions, *, create: bool) -> Generator[sqlite3.Connection]:
+    """Give a connection to a file that is empty or a journal of a version that is known."""
     if not create and not options.path.exists():
         raise InvalidConfiguration(f"there is no journal at {options.path}")
-    mode = "rwc" if create else "rw"
     try:
-        with no_fork, closing(open_file(options, mode)) as connection:
-            return _create_or_check(connection, options)
+        with no_fork, closing(open_file(options, "rwc" if create else "rw")) as connection:
+            _require_ours(connection, options)
+            connection.execute("PRAGMA journal_mode=WAL")
+            yield connection
     except sqlite3.Error as error:
         raise JournalUnavailable(f"the journal {options.path} can't be used: {error}; nothing was written") from error
 
 
-def _create_or_check(connection: sqlite3.Connection, options: DatabaseOptions) -> str:
-    _require_ours(connection, options)
-    connection.execute("PRAGMA journal_mode=WAL")
-    if _pragma(connection, "user_version") == 0:
-        connection.execute("BEGIN IMMEDIATE")
-        try:
-            _require_ours(connection, options)
-            if _pragma(connection, "user_version") == 0:  # another process may have made it meanwhile
-                _create(connection)
-            connection.execute("COMMIT")
-        except BaseException:
-            if connection.in_transaction:
-                connection.execute("ROLLBACK")
-            raise
-    return str(connection.execute("SELECT log FROM journal").fetchone()[0])
+def _apply(connection: sqlite3.Connection, options: DatabaseOptions) -> None:
+    """Apply what is missing, in one transaction; several processes may try at once, and one does it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        _require_ours(connection, options)
+        done = _pragma(connection, "user_version")
+        for migration in migrations():
+            if migration.version > done:
+                for statement in _statements(migration.statements):
+                    connection.execute(statement)
+        if done == 0:
+            connection.execute("INSERT INTO journal VALUES (?, ?)", (uuid.uuid4().urn, datetime.now(UTC).isoformat()))
+            connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
 
 
 def _require_ours(connection: sqlite3.Connection, options: DatabaseOptions) -> None:
@@ -85,15 +139,6 @@ def _require_ours(connection: sqlite3.Connection, options: DatabaseOptions) -> N
             f"the journal {options.path} has schema {version}, and this version of Interlock knows {SCHEMA_VERSION}; "
             "nothing was read or written, upgrade interlock-gate"
         )
-
-
-def _create(connection: sqlite3.Connection) -> None:
-    schema = resources.files("interlock.infrastructure.sqlite").joinpath("schema.sql").read_text()
-    for statement in _statements(schema):
-        connection.execute(statement)
-    connection.execute("INSERT INTO journal VALUES (?, ?)", (uuid.uuid4().urn, datetime.now(UTC).isoformat()))
-    connection.execute(f"PRAGMA application_id={APPLICATION_ID}")
-    connection.execute(f"PRAGMA user_version={SCHEMA_VERSION}")
 
 
 def _statements(schema: str) -> Iterator[str]:

@@ -81,10 +81,16 @@ class Recorder(SQLiteApplicationRecorder):
         with self.datastore.reading() as cursor:
             return _events(cursor, aggregate_id.hex)
 
-    def events_named(self, kind: str, digest: bytes) -> list[StoredEvent]:
-        """Return the events of the aggregate that has this name; none where the name is free."""
+    def events_of_all(self, aggregate_ids: Sequence[UUID]) -> list[StoredEvent]:
+        """Return the events of several aggregates, each one's oldest first."""
+        marks = ", ".join("?" * len(aggregate_ids))
         with self.datastore.reading() as cursor:
-            return _stored_events(cursor.execute(_SELECT_NAMED, (kind, digest)))
+            return _stored_events(cursor.execute(_SELECT_ALL.format(marks), [each.hex for each in aggregate_ids]))
+
+    def events_named(self, *names: tuple[str, bytes]) -> list[list[StoredEvent]]:
+        """Return the events of the aggregates that have these names; none where a name is free."""
+        with self.datastore.reading() as cursor:
+            return [_stored_events(cursor.execute(_SELECT_NAMED, name)) for name in names]
 
     def named(self, kind: str, digest: bytes) -> UUID | None:
         """Return the aggregate that has this name, whether its events can be read or not."""
@@ -124,6 +130,17 @@ class Recorder(SQLiteApplicationRecorder):
                 if summary is not None:
                     cursor.execute(_UPSERT_SUMMARY, _summary_values(summary))
         return len(action_ids)
+
+    def redact(self, aggregate_id: UUID, summary: ActionSummary | None) -> None:
+        """Forget the states of the events before an aggregate's Erased, and put another row in the place of its summary."""
+        with self.datastore.immediate() as cursor:
+            cursor.execute("PRAGMA secure_delete = ON")  # or the bytes would stay in the file's free space
+            cursor.execute(_FORGET_STATES, (aggregate_id.hex, aggregate_id.hex))
+            cursor.execute("DELETE FROM receipts WHERE action_id = ?", (aggregate_id.hex,))
+            if summary is not None:
+                cursor.execute(_UPSERT_SUMMARY, _summary_values(summary))
+        with self.datastore.reading() as cursor, suppress(sqlite3.Error):  # a reader may hold it up: a later one does it
+            cursor.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def rows(self, *, after: int, limit: int, aggregate_id: UUID | None) -> list[StoredRow]:
         """Return rows of the log, by position."""
@@ -177,14 +194,23 @@ class Recorder(SQLiteApplicationRecorder):
         return row is not None and row["state"] == event.state
 
 
-_SELECT = "SELECT originator_id, originator_version, topic, state FROM stored_events WHERE originator_id ="
+_FORGET_STATES = """
+    UPDATE stored_events SET state = NULL
+    WHERE originator_id = ? AND state IS NOT NULL AND originator_version < (
+        SELECT max(originator_version) FROM stored_events
+        WHERE originator_id = ? AND topic IN ('interlock.action.erased', 'interlock.approval.erased')
+    )
+"""
+_SELECT = "SELECT originator_id, originator_version, topic, state FROM stored_events WHERE originator_id"
 _ORDER = "ORDER BY originator_version"
-_SELECT_NAMED = f"{_SELECT} (SELECT aggregate_id FROM names WHERE kind = ? AND digest = ?) {_ORDER}"
+_SELECT_ONE = f"{_SELECT} = ? {_ORDER}"
+_SELECT_ALL = f"{_SELECT} IN ({{}}) ORDER BY originator_id, originator_version"
+_SELECT_NAMED = f"{_SELECT} = (SELECT aggregate_id FROM names WHERE kind = ? AND digest = ?) {_ORDER}"
 
 
 def _events(cursor: sqlite3.Cursor, aggregate_id: str) -> list[StoredEvent]:
     """Return the events of an aggregate, inside a transaction that is open already."""
-    return _stored_events(cursor.execute(f"{_SELECT} ? {_ORDER}", (aggregate_id,)))
+    return _stored_events(cursor.execute(_SELECT_ONE, (aggregate_id,)))
 
 
 def _stored_events(rows: Iterable[Any]) -> list[StoredEvent]:
@@ -214,22 +240,17 @@ def _summary(row: sqlite3.Row) -> ActionSummary:
 _TIMES = ("claim_expires_at", "intended_at", "changed_at")
 
 
-def _require_versions(cursor: sqlite3.Cursor, expected: Sequence[tuple[UUID, int]]) -> dict[UUID, bytes | None]:
-    """Return the leaf hash that each aggregate's chain ends with.
+_HEAD = "SELECT originator_version, leaf_hash FROM stored_events WHERE originator_id = ? ORDER BY originator_version DESC LIMIT 1"
 
-    SQLite takes a bare column from the row that has the maximum (sqlite.org/lang_select.html, section 2.5).
-    """
-    marks = ", ".join("?" * len(expected))
-    rows = cursor.execute(
-        "SELECT originator_id, max(originator_version) AS version, leaf_hash FROM stored_events "
-        f"WHERE originator_id IN ({marks}) GROUP BY originator_id",
-        [aggregate_id.hex for aggregate_id, _ in expected],
-    )
-    found = {UUID(row["originator_id"]): (row["version"], row["leaf_hash"]) for row in rows}
+
+def _require_versions(cursor: sqlite3.Cursor, expected: Sequence[tuple[UUID, int]]) -> dict[UUID, bytes | None]:
+    """Return the leaf hash that each aggregate's chain ends with."""
+    heads: dict[UUID, bytes | None] = {}
     for aggregate_id, version in expected:
-        if found.get(aggregate_id, (0, None))[0] != version:
+        head_version, heads[aggregate_id] = cursor.execute(_HEAD, (aggregate_id.hex,)).fetchone() or (0, None)
+        if head_version != version:
             raise Moved(aggregate_id)
-    return {aggregate_id: found.get(aggregate_id, (0, None))[1] for aggregate_id, _ in expected}
+    return heads
 
 
 def _take_name(cursor: sqlite3.Cursor, name: Name) -> None:

@@ -1,0 +1,200 @@
+"""Defects of the agent adapter: a model gets more than was approved, or on facts that it was not shown, or learns too much."""
+
+from __future__ import annotations
+
+from harness.sabotage.defects import AGENT, Defect
+
+_TOOLS = "interlock/anthropic/tools.py"
+_CONVERSATION = "interlock/anthropic/conversation.py"
+_ASKING = "interlock/anthropic/asking.py"
+_RESULTS = "interlock/anthropic/results.py"
+_ACTING_TEST = "tests/integration/agents/test_requests_to_act.py"
+_TALKING_TEST = "tests/integration/agents/test_conversations.py"
+_UNIT_TEST = "tests/unit/test_anthropic_tools.py"
+
+DEFECTS = (
+    Defect(
+        name="any-stop-reason-counts",
+        breaks=(AGENT,),
+        file=_CONVERSATION,
+        old='if answer.stop_reason != "tool_use" or not answer.calls:',
+        new="if not answer.calls:",
+        tests=(_ACTING_TEST,),
+    ),
+    Defect(
+        name="the-end-of-a-stream-need-not-be-seen",
+        breaks=(AGENT,),
+        file=_ASKING,
+        old="message.stop_reason if self.ended else None",
+        new="message.stop_reason",
+        tests=(_ACTING_TEST,),
+    ),
+    Defect(
+        name="half-written-arguments-as-the-sdk-parses-them",
+        breaks=(AGENT,),
+        file=_ASKING,
+        old='written.get(index) or "{}"',
+        new="json.dumps(block.input)",
+        tests=(_ACTING_TEST,),
+    ),
+    Defect(
+        name="a-name-twice-in-the-arguments",
+        breaks=(AGENT,),
+        file=_TOOLS,
+        old="if len(made) != len(pairs):",
+        new="if not pairs:",
+        tests=(_UNIT_TEST,),
+    ),
+    Defect(
+        name="unknown-arguments-let-in",
+        breaks=(AGENT,),
+        file=_TOOLS,
+        old="class ToolInput(msgspec.Struct, forbid_unknown_fields=True)",
+        new="class ToolInput(msgspec.Struct)",
+        tests=(_UNIT_TEST,),
+    ),
+    Defect(
+        name="numbers-converted-loosely",
+        breaks=(AGENT,),
+        file=_TOOLS,
+        old="strict=True",
+        new="strict=False",
+        tests=(_UNIT_TEST,),
+    ),
+    Defect(
+        name="premise-read-beside-the-request",
+        breaks=(AGENT,),
+        file=_CONVERSATION,
+        old="        read[premise.target, premise.subject] = premise\n",
+        new="        self._so_far.seen[premise.target, premise.subject] = premise\n",
+        tests=(_TALKING_TEST,),
+    ),
+    Defect(
+        name="nothing-read-first",
+        breaks=(AGENT,),
+        file=_CONVERSATION,
+        old="if tool.reads_first and not self._premises_of(effect):",
+        new="if tool.reads_first and not effect:",
+        tests=(_ACTING_TEST,),
+    ),
+    Defect(
+        name="less-than-approved-lets-pass",
+        breaks=(AGENT,),
+        file=_TOOLS,
+        old="return None if asked == self.effect else",
+        new="return None if asked.subject == self.effect.subject else",
+        tests=(_ACTING_TEST,),
+    ),
+    Defect(
+        name="another-subject-lets-pass",
+        breaks=(AGENT,),
+        file=_TOOLS,
+        old="return None if asked.subject == self.subject else",
+        new="return None if asked.subject else",
+        tests=(_ACTING_TEST,),
+    ),
+    Defect(
+        name="two-requests-first-one-wins",
+        breaks=(AGENT,),
+        file=_CONVERSATION,
+        old="if any(wanted[other.id] != effect for other",
+        new="if any(wanted[other.id] is None for other",
+        tests=(_ACTING_TEST,),
+    ),
+    Defect(
+        name="key-of-the-tool-use",
+        breaks=(AGENT,),
+        file=_CONVERSATION,
+        old="action = self._approved[call.name]\n",
+        new="action = ApprovedAction(key=call.id, approval=self._approved[call.name].approval, subject=effect.subject)\n",
+        tests=(_ACTING_TEST,),
+    ),
+    Defect(
+        name="the-model-decides-again-after-a-crash",
+        breaks=(AGENT,),
+        file=_CONVERSATION,
+        old="            yield from self._end_recorded(name, action)\n        if",
+        new="            yield from ()\n        if",
+        tests=(_TALKING_TEST,),
+    ),
+    Defect(
+        name="wording-always-on-the-receipt",
+        breaks=(AGENT,),
+        file=_CONVERSATION,
+        old="if self._setting.keep_wording else",
+        new="if answer.text else",
+        tests=(_ACTING_TEST,),
+    ),
+    Defect(
+        name="a-reader's-error-told-in-full",
+        breaks=(AGENT,),
+        file=_CONVERSATION,
+        old="it could not be read ({type(error).__name__})",
+        new="it could not be read ({error})",
+        tests=(_TALKING_TEST,),
+    ),
+    Defect(
+        name="the-service's-words-in-an-error",
+        breaks=(AGENT,),
+        file=_ASKING,
+        old='what = f"{error.status_code}',
+        new='what = f"{error.message} {error.status_code}',
+        tests=(_UNIT_TEST,),
+    ),
+    Defect(
+        name="retry-after-without-a-limit",
+        breaks=(AGENT,),
+        file=_CONVERSATION,
+        old="if not retries_left or elapsing_s() + wait_s >= self._until_s:",
+        new="if not retries_left:",
+        tests=(_TALKING_TEST,),
+    ),
+    Defect(
+        name="turns-without-a-limit",
+        breaks=(AGENT,),
+        file=_CONVERSATION,
+        old="if self._so_far.turns >= self._limits.turns:",
+        new="if self._so_far.turns < 0:",
+        tests=(_TALKING_TEST,),
+    ),
+    Defect(
+        name="tokens-without-a-limit",
+        breaks=(AGENT,),
+        file=_CONVERSATION,
+        old="if self._so_far.tokens >= self._limits.tokens:",
+        new="if self._so_far.tokens < 0:",
+        tests=(_TALKING_TEST,),
+    ),
+    Defect(
+        name="a-refused-key-is-an-outage",
+        breaks=(AGENT,),
+        file=_ASKING,
+        old="else ModelRequestRefused\n",
+        new="else ModelUnavailable\n",
+        tests=(_UNIT_TEST,),
+    ),
+    Defect(
+        name="no-premise-with-the-fire",
+        breaks=(AGENT,),
+        file=_CONVERSATION,
+        old="Fire(action, effect, self._premises_of(effect),",
+        new="Fire(action, effect, (),",
+        tests=(_ACTING_TEST,),
+    ),
+    Defect(
+        name="an-error-that-is-none",
+        breaks=(AGENT,),
+        file=_RESULTS,
+        old="ensure_ascii=False), is_error)",
+        new="ensure_ascii=False), is_error=False)",
+        tests=(_ACTING_TEST,),
+    ),
+    Defect(
+        name="the-journal's-error-told-to-the-model",
+        breaks=(AGENT,),
+        file=_CONVERSATION,
+        old="except (ApprovalNotUsable, InvalidEffect, PremiseUnreadable) as error:",
+        new="except InterlockError as error:",
+        tests=(_TALKING_TEST,),
+    ),
+)

@@ -1,0 +1,105 @@
+"""Defects of the async gate, and of what keeps the runs of one gate apart: a cancelled await is a crash like any other."""
+
+from __future__ import annotations
+
+from harness.sabotage.defects import CANCELLING, Defect, lines
+
+_ASYNC_DRIVER = "interlock/async_driver.py"
+_OPERATIONS = "interlock/operations.py"
+_DRIVER = "interlock/driver.py"
+
+_CANCELLATION_TEST = "tests/integration/test_async_cancellation.py"
+_ASYNC_GATE_TEST = "tests/integration/test_async_gate.py"
+_ASYNC_TARGETS_TEST = "tests/integration/test_async_targets.py"
+_APPROVALS_TEST = "tests/contract/test_approvals.py"
+
+DEFECTS = (
+    Defect(
+        name="action-let-go-while-its-thread-still-writes",
+        breaks=(CANCELLING, "I2"),
+        file=_ASYNC_DRIVER,
+        old="                steps.abandoned = True\n",
+        new="                steps.abandoned = True\n                self.at_work.let_go(run)\n",
+        tests=(_CANCELLATION_TEST,),
+    ),
+    Defect(
+        name="cancelled-run-goes-on",
+        breaks=(CANCELLING,),
+        file=_ASYNC_DRIVER,
+        old="        return self.abandoned and not recording\n",
+        new="        return False\n",
+        tests=(_CANCELLATION_TEST,),
+    ),
+    Defect(
+        name="answer-of-a-cancelled-run-is-not-written-down",
+        breaks=(CANCELLING, "rule 6"),
+        file=_ASYNC_DRIVER,
+        old="        return self.abandoned and not recording\n",
+        new="        return self.abandoned\n",
+        tests=(_CANCELLATION_TEST,),
+    ),
+    Defect(
+        name="awaited-send-without-a-deadline",
+        breaks=(CANCELLING, "rule 3"),
+        file=_ASYNC_DRIVER,
+        old="        async with asyncio.timeout(deadline.remaining_s()):\n            return await ask()\n",
+        new="        async with asyncio.timeout(None):\n            return await ask()\n",
+        tests=(_ASYNC_TARGETS_TEST,),
+    ),
+    Defect(
+        name="awaited-send-that-was-cut-off-was-not-sent",
+        breaks=(CANCELLING, "I6"),
+        file=_ASYNC_DRIVER,
+        old="    return await _within(deadline, ask, Unknown(GIVEN_UP))\n",
+        new="    return await _within(deadline, ask, NotSent(GIVEN_UP))\n",
+        tests=(_ASYNC_TARGETS_TEST,),
+    ),
+    Defect(
+        name="threads-of-a-run-are-strangers-to-it",
+        breaks=(CANCELLING,),
+        file=_ASYNC_DRIVER,
+        old="            return self._threads.submit(copy_context().run, call)\n",
+        new="            return self._threads.submit(call)\n",
+        tests=(_CANCELLATION_TEST, _ASYNC_GATE_TEST),
+    ),
+    Defect(
+        name="threads-end-while-an-answer-is-on-its-way",
+        breaks=(CANCELLING,),
+        file=_ASYNC_DRIVER,
+        old="            if self._closed and not self._under_way:\n",
+        new="            if self._closed:\n",
+        tests=(_ASYNC_GATE_TEST,),
+    ),
+    Defect(
+        name="what-a-pass-left-in-flight-is-kept-from-others",
+        breaks=(CANCELLING,),
+        file=_OPERATIONS,
+        old="        yield from LetGo()\n        return outcome\n",
+        new="        return outcome\n",
+        tests=(_ASYNC_GATE_TEST,),
+    ),
+    Defect(
+        name="what-fire-waits-for-is-kept-from-others",
+        breaks=(CANCELLING,),
+        file=_OPERATIONS,
+        old="            yield from LetGo()\n            if (yield from Pause(min(max(outcome",
+        new="            if (yield from Pause(min(max(outcome",
+        tests=(_ASYNC_GATE_TEST, "tests/integration/test_threads.py"),
+    ),
+    Defect(
+        name="approval-that-moved-is-not-read-again",
+        breaks=("I3",),
+        file=_DRIVER,
+        old="        run.ahead = None  # whoever asks again does so because it has moved\n",
+        new="",
+        tests=(_APPROVALS_TEST,),
+    ),
+    Defect(
+        name="approval-read-before-the-premises",
+        breaks=("I4",),
+        file="interlock/domain/protocol.py",
+        old=lines("    return None if intent.premises or intent.approval.source is not None else intent.approval.id"),
+        new=lines("    return None if intent.approval.source is not None else intent.approval.id"),
+        tests=("tests/unit/test_domain_protocol.py",),
+    ),
+)
