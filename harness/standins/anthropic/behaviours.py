@@ -22,20 +22,32 @@ class Behaviour(StrEnum):
     NORMAL = "normal"
     ASK_TOO_MUCH = "ask_too_much"
     TWICE = "twice"
+    TWICE_REWORDED = "twice_reworded"
+    MORE = "more"
+    OTHER_PAYMENT_NEXT = "other_payment_next"
     PARALLEL_TWICE = "parallel_twice"
     PARALLEL_DIFFERENT = "parallel_different"
     OTHER_PAYMENT = "other_payment"
     FRAUDULENT = "fraudulent"
     DECIMAL_AMOUNT = "decimal_amount"
+    AMOUNT_IN_DOLLARS = "amount_in_dollars"
+    NEGATIVE_AMOUNT = "negative_amount"
+    IGNORE_LIMITS = "ignore_limits"
+    EXTRA_FIELD = "extra_field"
+    CUT_JSON = "cut_json"
     UNKNOWN_TOOL = "unknown_tool"
     BLIND = "blind"
+    READS_AND_ASKS = "reads_and_asks"
+    READS_AGAIN_AND_ASKS = "reads_again_and_asks"
     READS_FOREVER = "reads_forever"
     REWORDED = "reworded"
     CUT_STREAM = "cut_stream"
+    CUT_AT_END = "cut_at_end"
     EMPTY_STREAM = "empty_stream"
     RESET_STREAM = "reset_stream"
     STREAM_ERROR = "stream_error"
     MAX_TOKENS = "max_tokens"
+    PAUSE_TURN = "pause_turn"
     REFUSAL = "refusal"
     OVERLOADED_529 = "overloaded_529"
     RATE_LIMIT_429 = "rate_limit_429"
@@ -44,6 +56,11 @@ class Behaviour(StrEnum):
     def cuts(self) -> bool:
         """Whether the answer stops before its end."""
         return self in (Behaviour.CUT_STREAM, Behaviour.EMPTY_STREAM, Behaviour.RESET_STREAM, Behaviour.STREAM_ERROR)
+
+    @property
+    def asks_again(self) -> bool:
+        """Whether the model asks once more after its refund was answered."""
+        return self.moment is Moment.AFTER_REFUND
 
     @property
     def moment(self) -> Moment:
@@ -55,7 +72,11 @@ _MOMENTS = {
     Behaviour.OVERLOADED_529: Moment.ANY_REQUEST,
     Behaviour.RATE_LIMIT_429: Moment.ANY_REQUEST,
     Behaviour.BLIND: Moment.START,
+    Behaviour.READS_AND_ASKS: Moment.START,
     Behaviour.TWICE: Moment.AFTER_REFUND,
+    Behaviour.TWICE_REWORDED: Moment.AFTER_REFUND,
+    Behaviour.MORE: Moment.AFTER_REFUND,
+    Behaviour.OTHER_PAYMENT_NEXT: Moment.AFTER_REFUND,
 }
 
 

@@ -61,6 +61,7 @@ class Conversation:
     stream: bool
     tools: frozenset[str]
     payment: str | None
+    other_payment: str | None
     approved: Approved | None
     complaint: str
     results: tuple[ToolResult, ...]
@@ -138,13 +139,14 @@ def _read(body: dict[str, Any], turns: list[list[dict[str, Any]]]) -> Conversati
     calls = {block["id"]: block["name"] for blocks in turns for block in blocks if block["type"] == "tool_use"}
     prompt = "\n".join(block["text"] for block in turns[0] if block["type"] == "text")
     approved = _APPROVED.search(prompt)
-    payment = _PAYMENT.search(prompt)
+    payments = list(dict.fromkeys(_PAYMENT.findall(prompt)))
     complaint = _COMPLAINT.search(prompt)
     return Conversation(
         model=body["model"],
         stream=bool(body.get("stream")),
         tools=frozenset(tool.get("name", "") for tool in body.get("tools") or []),
-        payment=payment.group() if payment else None,
+        payment=payments[0] if payments else None,
+        other_payment=payments[1] if len(payments) > 1 else None,
         approved=Approved(int(approved.group(1)), approved.group(2)) if approved else None,
         complaint=complaint.group(1) if complaint else "",
         results=tuple(_result(block, calls) for block in turns[-1] if block["type"] == "tool_result"),

@@ -130,7 +130,10 @@ class MessagesHandler(_Handler):
         self.server.standin.record(**facts, status=200, message_id=message.id, stop_reason=message.stop_reason)
         headers = {"request-id": request_id}
         sizes = (talk.model, len(raw) // 4 + 1)
-        if talk.stream:
+        if talk.stream and choice.behaviour is Behaviour.CUT_AT_END:
+            *all_but_the_end, _ = rendering.as_events(message, *sizes)
+            self.reply_until_closed("text/event-stream", all_but_the_end, headers)
+        elif talk.stream:
             self._reply_stream(rendering.as_events(message, *sizes), choice.behaviour, headers)
         elif message.stop_reason is None:
             self.reply_until_closed("application/json", [rendering.as_json(message, *sizes)], headers)
