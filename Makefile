@@ -13,13 +13,16 @@ WORKERS ?= 2
 TESTS ?= tests
 ARGS ?=
 
-.PHONY: help demo test lint format generate bench long soak crash-test sabotage mutation audit provider-check lock clean
+.PHONY: help demo serve test lint format generate bench long soak attacks crash-test sabotage mutation audit e2e live e2e-audit provider-check lock clean
 
 help: ## List the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-24s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1@\2/p' $(MAKEFILE_LIST) | awk -F@ '{printf "%-24s %s\n", $$1, $$2}'
 
 demo: $(READY) ## Kill a refund agent in the middle of a refund, in every situation, and print the table
 	$(BIN)/python -m harness.run $(ARGS)
+
+serve: $(READY) ## Watch it in a browser: two live pages on 127.0.0.1, and the receipts of past runs
+	$(BIN)/python -m harness.demo $(ARGS)
 
 test: $(READY) ## Run the tests, the long ones apart
 	$(BIN)/python -m pytest $(TESTS) -q -n $(WORKERS) --dist loadgroup $(ARGS)
@@ -47,6 +50,9 @@ long: $(READY) ## Run the tests that take minutes
 soak: $(READY) ## Work for ten minutes while workers, connections and the database are killed
 	$(BIN)/python -m harness.soak $(ARGS)
 
+attacks: $(READY) ## Attack a journal as the owner of its database, with the keys and without, and print who catches it
+	$(BIN)/python -m harness.attacks $(ARGS)
+
 SCHEDULES ?= 20000
 crash-test: $(READY) ## Play random crash schedules over every profile
 	$(BIN)/python -m harness.crash_test --schedules $(SCHEDULES) $(ARGS)
@@ -60,6 +66,15 @@ mutation: $(MUTATION)/.ready ## Mutate the domain, and list what no unit or cont
 
 audit: $(READY) ## Read the results and the provider's ledger again, independently
 	$(BIN)/python -m harness.audit $(ARGS)
+
+e2e: $(READY) ## Run the whole crash matrix, standalone and on Temporal; exits non-zero above its bounds
+	$(BIN)/python -m harness.run --matrix e2e $(ARGS)
+
+live: $(READY) ## Run the same at Stripe in test mode and with the real model; needs test keys, and takes no live one
+	$(BIN)/python -m harness.run --matrix e2e --live --out results/live $(ARGS)
+
+e2e-audit: $(READY) ## Read the results of `make e2e`, the provider's ledger and Temporal's histories again, independently
+	$(BIN)/python -m harness.audit $(or $(ARGS),results/e2e.json)
 
 provider-check: $(READY) ## Check every rule of the provider that a target relies on
 	$(BIN)/python -m harness.provider_check $(ARGS)

@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import secrets
-import signal
-import subprocess
-import sys
-import threading
 import time
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from harness.columns import COLUMNS
+from harness.carrier import KILLED, Carrier, Standalone, WorkflowRecord
+from harness.columns import COLUMNS, Column, Engine
 from harness.columns.job import Answer, Job, Status
+from harness.moments import Began, Closed, MeanwhileOver, Tell, ignore
 from harness.scenarios import APPROVED_MINOR, CURRENCY, DAY_AND_AN_HOUR_S, Meanwhile, Money, Scenario
 from harness.verdicts import HELD, AnswerVerdict, judge_answer, judge_money, money_of
-from harness.world import ROOT, Provider, RefundAtProvider, World
-
-KILLED = -signal.SIGKILL
-MAX_STARTS = 8
-WORKER_LIMIT_S = 90.0
+from harness.world import Provider, RefundAtProvider, World
 
 _COMPLAINTS = (
     "The lamp arrived with a cracked shade.",
@@ -39,8 +32,11 @@ class CaseResult:
 
     Attributes:
         exit_codes: of each start, in order; -9 is SIGKILL.
-        crash_to_close_s: from the kill, as the parent saw it, until the worker with the final answer had ended.
+        killed_at: when the parent saw that the first worker was dead, in UTC.
+        crash_to_close_s: from then until the worker with the final answer had ended, or, on
+            Temporal, until the parent had the result of the workflow.
         problem: what went wrong in the harness itself or in a worker, or None.
+        workflow: what Temporal's history says; None where it took no part.
     """
 
     case_id: str
@@ -60,8 +56,10 @@ class CaseResult:
     as_wanted: bool
     decision: dict[str, Any] | None
     exit_codes: tuple[int, ...]
+    killed_at: datetime
     crash_to_close_s: float | None
     problem: str | None
+    workflow: WorkflowRecord | None = None
     lines: tuple[str, ...] = field(repr=False)
 
     @property
@@ -79,26 +77,47 @@ class Case:
         column: the column's name.
         folder: where cases keep their files; this one gets a folder of its own there.
         repetition: which repetition of the cell it is.
+        tell: is told what happens, when it happens.
+        journal: the URL of a journal that cases share; None for one of the case's own.
+        carrier: what carries it; None for what its column is carried by.
     """
 
-    def __init__(self, world: World, scenario: Scenario, column: str, folder: Path, repetition: int = 1) -> None:
+    def __init__(
+        self,
+        world: World,
+        scenario: Scenario,
+        column: str,
+        folder: Path,
+        repetition: int = 1,
+        *,
+        tell: Tell = ignore,
+        journal: str | None = None,
+        carrier: Carrier | None = None,
+    ) -> None:
         self.id = f"case-{secrets.token_hex(6)}"
         self._world, self._scenario, self._column = world, scenario, COLUMNS[column]
         self._provider: Provider = world.provider(scenario)
         self._home = folder / self.id
         self._repetition = repetition
-        self._exit_codes: list[int] = []
-        self._problem: str | None = None
+        self._tell, self._journal = tell, journal
+        self._carrier = carrier or _carrier_of(self._column, world, tell)
 
     def carry(self) -> CaseResult:
         """Carry the case to its end, and compare."""
         self._home.mkdir()
         job = self._begin()
-        self._start(job)
-        killed_at = time.monotonic()
+        self._carrier.crash(job)
+        killed_at, killed_at_s = datetime.now(UTC), time.monotonic()
         # A worker that died in another way than it should leaves no case to go on with.
-        answer = self._finish(self._meanwhile(job)) if self._problem is None else None
-        return self._result(job, answer, time.monotonic() - killed_at)
+        answer = self._carrier.finish(self._meanwhile(job)) if self._carrier.problem is None else None
+        crash_to_close_s = time.monotonic() - killed_at_s
+        result = self._result(job, self._carrier.wind_up(answer), killed_at, crash_to_close_s)
+        self._tell(Closed(result))
+        return result
+
+    def stop(self) -> None:
+        """End the case from another thread: kill its worker, and start no other one."""
+        self._carrier.stop()
 
     def _begin(self) -> Job:
         payment = self._provider.create_payment()
@@ -119,8 +138,12 @@ class Case:
             kill_at=self._scenario.dies,
             settings=self._scenario.settings,
             database=self._world.database,
+            journal=self._journal,
+            temporal=self._world.temporal,
+            emulated=self._world.live and self._scenario.emulated,
         )
         self._column.approvals.grant(job)
+        self._tell(Began(job))
         return job
 
     def _meanwhile(self, job: Job) -> Job:
@@ -138,37 +161,10 @@ class Case:
             case Meanwhile.DAY_PASSED:
                 self._provider.pass_time(DAY_AND_AN_HOUR_S)
                 job = replace(job, clock_ahead_s=DAY_AND_AN_HOUR_S)
+        self._tell(MeanwhileOver(job))
         return job
 
-    def _finish(self, job: Job) -> Answer | None:
-        """Start workers until one has an answer."""
-        while len(self._exit_codes) < MAX_STARTS and self._problem is None:
-            self._start(job)
-            answer = Answer.load(job)
-            if answer is None or answer.status is not Status.NOT_YET:
-                return answer
-            time.sleep(answer.retry_after_s)
-        return Answer.load(job)
-
-    def _start(self, job: Job) -> None:
-        """Start a worker, and wait until it has ended or was killed."""
-        command = [sys.executable, "-m", "harness.worker", str(job.save())]
-        log = self._home / "worker.log"
-        with log.open("ab") as output:
-            worker = subprocess.Popen(
-                command, cwd=ROOT, env=self._world.worker_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
-            )
-        # Not `wait(timeout)`, which polls, and would be part of the time that is measured.
-        limit = threading.Timer(WORKER_LIMIT_S, worker.terminate)
-        limit.start()
-        exit_code = worker.wait()
-        limit.cancel()
-        self._exit_codes.append(exit_code)
-        if exit_code != (KILLED if job.kill_at else 0):
-            said = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:]
-            self._problem = f"start {len(self._exit_codes)} ended with {exit_code}: {' '.join(said)}"
-
-    def _result(self, job: Job, answer: Answer | None, crash_to_close_s: float) -> CaseResult:
+    def _result(self, job: Job, answer: Answer | None, killed_at: datetime, crash_to_close_s: float) -> CaseResult:
         record = self._provider.record_of(job.payment)
         own = tuple(refund for refund in record.refunds if refund.carries(self.id))
         want, got = self._scenario.want, money_of(record.refunds)
@@ -178,8 +174,8 @@ class Case:
             and answer_verdict is AnswerVerdict.MATCHES
             and answer is not None
             and answer.status is self._scenario.answer
-            and self._exit_codes[:1] == [KILLED]
-            and self._problem is None
+            and self._carrier.exit_codes[:1] == [KILLED]
+            and self._carrier.problem is None
         )
         return CaseResult(
             case_id=self.id,
@@ -197,20 +193,19 @@ class Case:
             answer=answer,
             answer_verdict=answer_verdict,
             as_wanted=as_wanted,
-            decision=_decision(job),
-            exit_codes=tuple(self._exit_codes),
+            decision=self._carrier.decision(job),
+            exit_codes=tuple(self._carrier.exit_codes),
+            killed_at=killed_at,
             crash_to_close_s=None if answer_verdict is AnswerVerdict.NONE else crash_to_close_s,
-            problem=self._problem,
+            problem=self._carrier.problem,
+            workflow=self._carrier.workflow,
             lines=record.lines,
         )
 
 
-def _decision(job: Job) -> dict[str, Any] | None:
-    """Return the saved decision, in whichever of the two forms the column saved it."""
-    for name in ("decided.json", "decision.json"):
-        path = job.home / name
-        if path.exists():
-            saved: dict[str, Any] = msgspec.json.decode(path.read_bytes())
-            decision: dict[str, Any] = saved.get("decision", saved)
-            return decision
-    return None
+def _carrier_of(column: Column, world: World, tell: Tell) -> Carrier:
+    if column.engine is Engine.NONE:
+        return Standalone(world, tell)
+    from harness.temporal.carrier import OnTemporal
+
+    return OnTemporal(world, tell)

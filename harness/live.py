@@ -148,6 +148,7 @@ class LiveWorld:
 
     Raises:
         LiveKeyRefused: the Stripe key is not a test key.
+        NoKeys: a rehearsal would leave this machine.
     """
 
     live = True
@@ -165,6 +166,9 @@ class LiveWorld:
         temporal: str | None = None,
         case_every_s: float = CASE_EVERY_S,
     ) -> None:
+        for address in (stripe_api_base, anthropic_base_url):
+            if address is not None and urlsplit(address).hostname != _LOOPBACK:
+                raise NoKeys(f"a rehearsal is at stand-ins on {_LOOPBACK}, not at {address}; nothing was run")
         self._stripe_key, self._stripe_api_base = stripe_key, stripe_api_base
         self._provider = LiveProvider(stripe_key, stripe_api_base)
         self._keys = {"STRIPE_SECRET_KEY": stripe_key, "ANTHROPIC_API_KEY": anthropic_key}
@@ -220,9 +224,6 @@ def live_world(options: argparse.Namespace) -> LiveWorld:
     stripe_key, anthropic_key = stripe_key_from_environment(), anthropic_key_from_environment()
     if stripe_key is None or anthropic_key is None:
         raise NoKeys("--live needs STRIPE_SECRET_KEY (a test key) and ANTHROPIC_API_KEY; nothing was run")
-    for address in (options.stripe_address, options.model_address):
-        if address is not None and urlsplit(address).hostname != _LOOPBACK:
-            raise NoKeys(f"a rehearsal is at stand-ins on {_LOOPBACK}, not at {address}; nothing was run")
     return LiveWorld(
         stripe_key=stripe_key,
         anthropic_key=anthropic_key,

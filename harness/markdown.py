@@ -10,6 +10,8 @@ from harness.verdicts import in_words
 
 Json = dict[str, Any]
 
+_AUDITS = {"standalone.json": "make audit", "e2e.json": "make e2e-audit"}
+
 
 def render(document: Json) -> str:
     """Return the results for a reader."""
@@ -17,16 +19,18 @@ def render(document: Json) -> str:
 
 
 def _lines(document: Json) -> Iterator[str]:
-    yield f"# Crash matrix, standalone: {document['mode']}"
+    yield f"# {document['title']}: {document['mode']}"
     yield ""
     yield from _about(document)
-    yield from _matrix(document)
+    for table in document["tables"]:
+        yield from _matrix(document, table)
     yield from _tallies(document)
+    yield from _targets(document)
     yield from _bullets("What differs from what is expected", document["surprises"] or ["Nothing."])
     yield from _scenarios(document)
     yield from _bullets("Columns", [f"`{name}`: {about}" for name, about in document["columns"].items()])
     yield from _bullets("What is LOCAL", document["what_is_local"] or ["Nothing: Stripe in test mode, and the real model."])
-    yield from _bullets("Not run", [f"`{name}`: {why}" for name, why in document["not_run"].items()] or ["Nothing was left out."])
+    yield from _bullets("What is EMULATED", [f"`{name}`: {why}" for name, why in document["emulated"].items()] or ["Nothing."])
     yield from _bullets("What this does not show", document["limits"])
     yield "## Cases"
     yield ""
@@ -42,34 +46,40 @@ def _about(document: Json) -> Iterator[str]:
     yield f"- the gate's journals: {document.get('journal', 'SQLite')}, a new one for each case"
     yield f"- commit: {document['git_commit'] or 'none'}"
     results = document["ledger"].replace("-ledger.jsonl", ".json")
-    audit = "make audit" if results == "standalone.json" else f"make audit ARGS=results/{results}"
+    audit = _AUDITS.get(results, f"make audit ARGS=results/{results}")
     yield f"- the provider's own record of every case: `{document['ledger']}`; check it against this with `{audit}`"
+    if document["histories"]:
+        yield f"- Temporal's own history of every workflow, in short: `{document['histories']}`; the same command reads it"
     yield f"- {'every cell of the matrix' if document['complete'] else 'PARTIAL: not every cell of the matrix was run'}"
     yield ""
 
 
-def _matrix(document: Json) -> Iterator[str]:
-    columns = list(document["columns"])
-    yield "## Verdicts"
+def _matrix(document: Json, table: Json) -> Iterator[str]:
+    columns = [name for name in table["columns"] if name in document["columns"]]
+    rows = [(name, [_cell(document, name, column) for column in columns]) for name in document["scenarios"]]
+    yield f"## {table['title']}"
     yield ""
     yield from _table(
         ["scenario", "wanted", *columns],
-        [
-            [f"`{name}`", _money(scenario["want"]), *(_cell(document, name, column) for column in columns)]
-            for name, scenario in document["scenarios"].items()
-        ],
+        [[f"`{name}`", _wanted(document, name), *cells] for name, cells in rows if any(cells)],
     )
+
+
+def _wanted(document: Json, name: str) -> str:
+    return _money(document["scenarios"][name]["want"]) + (" (EMULATED)" if name in document["emulated"] else "")
 
 
 def _cell(document: Json, scenario: str, column: str) -> str:
     cases = [case for case in document["cases"] if (case["scenario"], case["column"]) == (scenario, column)]
-    return "<br>".join(_in_short(case) for case in cases) or " "
+    return "<br>".join(_in_short(case) for case in cases)
 
 
 def _in_short(case: Json) -> str:
     status = case["answer"]["status"] if case["answer"] else "nothing"
     shown = status.upper() if status == "ambiguous" else status
-    return f"**{case['verdict']}**, answer {shown} {case['answer_verdict']}, {_seconds(case['crash_to_close_s'])}"
+    got = "" if case["verdict"] == "held" else f": {_money(case['got'])}"
+    attempts = f", {_counted(case['workflow']['attempts'])}" if case["workflow"] else ""
+    return f"**{case['verdict']}**{got}, answer {shown} {case['answer_verdict']}, {_seconds(case['crash_to_close_s'])}{attempts}"
 
 
 def _tallies(document: Json) -> Iterator[str]:
@@ -90,6 +100,24 @@ def _tallies(document: Json) -> Iterator[str]:
             if figures["cases"]
         ],
     )
+
+
+def _targets(document: Json) -> Iterator[str]:
+    if not document["targets"]:
+        return
+    yield "## What has to be reached"
+    yield ""
+    yield from _table(
+        ["what", "measured", "at most", "reached"],
+        [
+            [one["what"], _figure(one["measured"]), _figure(one["at_most"]), "yes" if one["met"] else "**no**"]
+            for one in document["targets"]
+        ],
+    )
+
+
+def _figure(number: float | None) -> str:
+    return "none" if number is None else f"{number:g}"
 
 
 def _scenarios(document: Json) -> Iterator[str]:
@@ -120,6 +148,8 @@ def _case(case: Json) -> Iterator[str]:
     yield f"- case and approval `{case['case_id']}`, payment `{case['payment']}`"
     yield f"- refunds: {', '.join(_refund(one, case['own_refunds']) for one in case['refunds']) or 'none'}"
     yield f"- exit codes {case['exit_codes']}, starts {case['starts']}, crash to close {_seconds(case['crash_to_close_s'])}"
+    if case["workflow"]:
+        yield f"- workflow `{case['workflow']['workflow_id']}`, run `{case['workflow']['run_id']}`: {_attempts(case)}"
     yield f"- decided by {decision.get('model')}, message `{decision.get('message_id')}`: `{decision.get('arguments_json')}`"
     yield from (f"  > {line}" for line in str(decision.get("wording", "")).splitlines())
     if case["problem"]:
@@ -127,6 +157,15 @@ def _case(case: Json) -> Iterator[str]:
     yield ""
     if answer["receipt_text"]:
         yield from ("```", *answer["receipt_text"].splitlines(), "```", "")
+
+
+def _attempts(case: Json) -> str:
+    workflow = case["workflow"]
+    return f"{_counted(workflow['attempts'])} of the refund activity, closed at {workflow['closed_at']}"
+
+
+def _counted(attempts: int) -> str:
+    return f"{attempts} attempt" if attempts == 1 else f"{attempts} attempts"
 
 
 def _refund(refund: Json, own: list[str]) -> str:

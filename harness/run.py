@@ -8,7 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,35 +17,38 @@ from pathlib import Path
 
 from harness import results, table
 from harness.case import Case, CaseResult
-from harness.columns import COLUMNS
-from harness.keys import DEFAULT_MODEL, LiveKeyRefused, anthropic_key_from_environment, stripe_key_from_environment
+from harness.columns import COLUMNS, Engine
+from harness.keys import LiveKeyRefused
+from harness.live import NoKeys, add_options, live_world
+from harness.matrices import E2E, MATRICES, STANDALONE, Matrix
 from harness.postgres.journals import JournalKind, journal_database
 from harness.scenarios import BURN_OFF, SCENARIOS, Scenario
-from harness.world import LiveWorld, LocalWorld, World
+from harness.world import LocalWorld, World
 
 BAD_USAGE = 2
+
+_PROCESSORS = os.cpu_count() or 1
+Cell = tuple[Scenario, str, int]
+"""A scenario, a column's name, and which repetition."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
     """Which cells to run, and how often."""
 
+    matrix: Matrix = STANDALONE
     scenarios: tuple[Scenario, ...]
     columns: tuple[str, ...]
     repeat: int = 1
 
-    def cells(self, *, live: bool) -> list[tuple[Scenario, str, int]]:
-        """Return scenario, column and repetition of every case, so ordered that those which wait are not side by side.
-
-        Args:
-            live: without the rows that can't be had at the real provider.
-        """
+    def cells(self) -> list[Cell]:
+        """Return scenario, column and repetition of every case, so ordered that those which wait are not side by side."""
         cells = [
             (scenario, column, repetition)
             for scenario in self.scenarios
             for column in self.columns
             for repetition in range(1, self.repeat + 1)
-            if (column == "interlock" or not scenario.interlock_only) and not (live and scenario.emulated)
+            if COLUMNS[column].has(gate_only=scenario.interlock_only)
         ]
         waiting = [cell for cell in cells if cell[0].settings == BURN_OFF]
         ordered = [cell for cell in cells if cell not in waiting]
@@ -54,35 +57,64 @@ class Plan:
             ordered.insert(nth * apart, cell)
         return ordered
 
+    def ordered(self, cases: Iterable[CaseResult]) -> tuple[CaseResult, ...]:
+        """Return cases in the order of rows, columns and repetitions."""
+        rows = {scenario.name: nth for nth, scenario in enumerate(self.scenarios)}
+        return tuple(sorted(cases, key=lambda case: (rows[case.scenario], self.columns.index(case.column), case.repetition)))
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the matrix, print the table, write the results; return 0 where every column did what is expected of it."""
     options = _options().parse_args(arguments)
+    matrix = MATRICES[options.matrix]
     plan = Plan(
+        matrix=matrix,
         scenarios=tuple(SCENARIOS[name] for name in options.scenario or SCENARIOS),
-        columns=tuple(options.column or COLUMNS),
+        columns=tuple(name for name in matrix.columns if name in (options.column or matrix.columns)),
         repeat=options.repeat,
     )
     if options.live and options.journal is not JournalKind.SQLITE:
         print("a live run keeps its journals in files; nothing was run", file=sys.stderr)
         return BAD_USAGE
-    if not plan.cells(live=options.live):
-        print("none of these rows can be had here in these columns; nothing was run", file=sys.stderr)
+    if not plan.cells():
+        print("none of these rows can be had in these columns; nothing was run", file=sys.stderr)
         return BAD_USAGE
-    with _folder(keep=options.keep) as folder:
-        if not options.live:
-            # On a disk: crash to close is measured.
-            with journal_database(options.journal, in_memory=False) as database, LocalWorld(folder, database) as world:
-                run = carry_out(plan, world, folder)
-        elif (live := _live_world(options.model)) is not None:
-            run = carry_out(plan, live, folder)
+    try:
+        live = live_world(options) if options.live else None
+    except (LiveKeyRefused, NoKeys) as error:
+        print(error, file=sys.stderr)
+        return BAD_USAGE
+    with case_folder(keep=options.keep) as folder, temporal_server(plan, folder) as temporal:
+        if live is not None:
+            live.temporal = temporal
+            with live:
+                run = carry_out(plan, live, folder)
         else:
-            return BAD_USAGE
-    return _report(run, options.out)
+            # On a disk: crash to close is measured.
+            with (
+                journal_database(options.journal, in_memory=False) as database,
+                LocalWorld(folder, database, temporal) as world,
+            ):
+                run = carry_out(plan, world, folder)
+    return report(run, options.out)
+
+
+@contextmanager
+def temporal_server(plan: Plan, folder: Path) -> Iterator[str | None]:
+    """Run a Temporal server where a column of the plan needs one, and give its address."""
+    if all(COLUMNS[name].engine is Engine.NONE for name in plan.columns):
+        yield None
+        return
+    from harness.temporal.server import TemporalServer
+
+    with TemporalServer.start(folder) as server:
+        yield server.address
 
 
 def carry_out(plan: Plan, world: World, folder: Path) -> results.Run:
-    """Run every case of the plan that the world can have, as many at once as there are processors.
+    """Run every case of the plan.
+
+    Engine by engine, so that cases beside each other lose the same time for the same reasons.
 
     Args:
         plan: the cells.
@@ -90,35 +122,60 @@ def carry_out(plan: Plan, world: World, folder: Path) -> results.Run:
         folder: where cases keep their files.
     """
     started_at, began = datetime.now(UTC), time.monotonic()
-    cells = plan.cells(live=world.live)
+    cells = plan.cells()
     progress = table.Progress(len(cells))
+    cases: list[CaseResult] = []
+    for engine in Engine:
+        at_once = cases_at_once(engine, measured=plan.matrix is E2E)
+        of_engine = [cell for cell in cells if COLUMNS[cell[1]].engine is engine]
+        cases += _carry_cells(of_engine, world, folder, progress, min(at_once, world.cases_at_once))
+    progress.finish()
+    return results.Run(
+        matrix=plan.matrix,
+        live=world.live,
+        rehearsal=world.rehearsal,
+        journal=JournalKind.SQLITE if world.database is None else JournalKind.POSTGRES,
+        started_at=started_at,
+        finished_at=datetime.now(UTC),
+        wall_s=time.monotonic() - began,
+        scenarios=plan.scenarios,
+        columns=plan.columns,
+        cases=plan.ordered(cases),
+    )
 
-    def carry(cell: tuple[Scenario, str, int]) -> CaseResult:
+
+def cases_at_once(engine: Engine, *, measured: bool) -> int:
+    """Return how many cases of an engine run at once.
+
+    Args:
+        engine: what carries them.
+        measured: whether their times are held against bounds.
+    """
+    match engine:
+        case Engine.NONE:
+            return max(1, _PROCESSORS // 2) if measured else _PROCESSORS
+        case Engine.TEMPORAL:
+            return _PROCESSORS  # most of each case is waiting for the server to notice a death
+        case Engine.TEMPORAL_DEFAULTS:
+            return 6 * _PROCESSORS  # nearly all of each case is waiting for 15 s and more
+
+
+def _carry_cells(cells: list[Cell], world: World, folder: Path, progress: table.Progress, at_once: int) -> list[CaseResult]:
+    def carry(cell: Cell) -> CaseResult:
         scenario, column, repetition = cell
         name = f"{scenario.name} / {column}"
+        world.begin()
         progress.begun(name)
         result = Case(world, scenario, column, folder, repetition).carry()
         progress.ended(name, result)
         return result
 
-    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:
-        cases = list(pool.map(carry, cells))
-    progress.finish()
-    rows = {scenario.name: nth for nth, scenario in enumerate(plan.scenarios)}
-    return results.Run(
-        live=world.live,
-        journal=JournalKind.SQLITE if world.database is None else JournalKind.POSTGRES,
-        started_at=started_at,
-        finished_at=datetime.now(UTC),
-        wall_s=time.monotonic() - began,
-        scenarios=tuple(scenario for scenario in plan.scenarios if not (world.live and scenario.emulated)),
-        columns=plan.columns,
-        not_run=tuple(scenario.name for scenario in plan.scenarios if world.live and scenario.emulated),
-        cases=tuple(sorted(cases, key=lambda case: (rows[case.scenario], plan.columns.index(case.column), case.repetition))),
-    )
+    with ThreadPoolExecutor(max_workers=at_once) as pool:
+        return list(pool.map(carry, cells))
 
 
-def _report(run: results.Run, out: Path) -> int:
+def report(run: results.Run, out: Path) -> int:
+    """Print the table, write the results, and return 0 where everything is as expected and every target reached."""
     colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
     print(f"\n{table.render(run, colour=colour)}\n")
     for path in results.write(run, out):
@@ -126,26 +183,17 @@ def _report(run: results.Run, out: Path) -> int:
     found = results.surprises(run.cases)
     for one in found:
         print(f"NOT AS EXPECTED: {one}", file=sys.stderr)
-    if not found:
+    missed = [target for target in run.targets if not target.met]
+    for target in missed:
+        print(f"TARGET MISSED: {target.what}: {target.measured}, at most {target.at_most:g}", file=sys.stderr)
+    if not found and not missed:
         print(f"as expected: {len(run.cases)} cases in {run.wall_s:.0f} s")
-    return 1 if found else 0
-
-
-def _live_world(model: str) -> LiveWorld | None:
-    try:
-        stripe_key = stripe_key_from_environment()
-    except LiveKeyRefused as error:
-        print(error, file=sys.stderr)
-        return None
-    anthropic_key = anthropic_key_from_environment()
-    if stripe_key is None or anthropic_key is None:
-        print("--live needs STRIPE_SECRET_KEY (a test key) and ANTHROPIC_API_KEY; nothing was run", file=sys.stderr)
-        return None
-    return LiveWorld(stripe_key=stripe_key, anthropic_key=anthropic_key, model=model)
+    return 1 if found or missed else 0
 
 
 @contextmanager
-def _folder(*, keep: bool) -> Iterator[Path]:
+def case_folder(*, keep: bool) -> Iterator[Path]:
+    """Give a folder for the cases' files, and remove it unless it is to be kept."""
     folder = Path(tempfile.mkdtemp(prefix="interlock-matrix-"))
     try:
         yield folder
@@ -158,6 +206,9 @@ def _folder(*, keep: bool) -> Iterator[Path]:
 
 def _options() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m harness.run", description=__doc__)
+    parser.add_argument(
+        "--matrix", choices=list(MATRICES), default=STANDALONE.name, help="standalone, or with Temporal beside it"
+    )
     parser.add_argument("--scenario", action="append", choices=list(SCENARIOS), help="only this row (may be repeated)")
     parser.add_argument("--column", action="append", choices=list(COLUMNS), help="only this column (may be repeated)")
     parser.add_argument("--repeat", type=_positive, default=1, metavar="N", help="how often each cell is run")
@@ -166,8 +217,7 @@ def _options() -> argparse.ArgumentParser:
     parser.add_argument(
         "--journal", type=JournalKind, choices=list(JournalKind), default=JournalKind.SQLITE, help="where the gate's journals are"
     )
-    parser.add_argument("--live", action="store_true", help="Stripe's test mode and the real model; test keys only")
-    parser.add_argument("--model", default=DEFAULT_MODEL, help="the model of a live run")
+    add_options(parser)
     return parser
 
 

@@ -70,6 +70,11 @@ class Scenario:
         return Money(sum(amounts), sum(1 for amount in amounts if amount))
 
     @property
+    def forgets_key(self) -> bool:
+        """Whether the provider forgets the key of the first send."""
+        return self.meanwhile in (Meanwhile.KEY_FORGOTTEN, Meanwhile.DAY_PASSED)
+
+    @property
     def moves_clock(self) -> bool:
         """Whether the provider's clock is moved, which every payment at that stand-in sees."""
         return self.meanwhile is Meanwhile.DAY_PASSED
@@ -77,7 +82,7 @@ class Scenario:
     @property
     def emulated(self) -> bool:
         """Whether the row can't be had at the real provider."""
-        return self.meanwhile in (Meanwhile.KEY_FORGOTTEN, Meanwhile.DAY_PASSED) or self.settings != GateSettings()
+        return self.meanwhile in (Meanwhile.KEY_FORGOTTEN, Meanwhile.DAY_PASSED) or self.settings.stand_in_only
 
 
 _HAND_REFUND = Scenario(
@@ -164,13 +169,20 @@ SCENARIOS = {
     )
 }
 
+_NOTHING_RE_CHECKED = {
+    "hand_refund_during_outage": "VIOLATED by $20",
+    "approval_revoked_during_outage": "VIOLATED by $20",
+    "key_pruned_after_24h": "VIOLATED by $20",
+    "key_lost_inside_window": "VIOLATED by $20",
+}
+_CHECKED_BY_HAND = {"unrelated_refund_during_outage": "SHORT by $20"}
+
 EXPECTED_TO_FAIL = {
-    "standard": {
-        "hand_refund_during_outage": "VIOLATED by $20",
-        "approval_revoked_during_outage": "VIOLATED by $20",
-        "key_pruned_after_24h": "VIOLATED by $20",
-        "key_lost_inside_window": "VIOLATED by $20",
-    },
-    "checked": {"unrelated_refund_during_outage": "SHORT by $20"},
+    "standard": _NOTHING_RE_CHECKED,
+    "checked": _CHECKED_BY_HAND,
+    "temporal": _NOTHING_RE_CHECKED,
+    "temporal_checked": _CHECKED_BY_HAND,
+    "temporal_defaults": _NOTHING_RE_CHECKED,
+    "temporal_checked_defaults": _CHECKED_BY_HAND,
 }
 """What each of these columns is expected to get wrong, and how; it is expected to get every other row right."""

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import TextIO
 
 from harness.case import CaseResult
+from harness.columns import COLUMNS, Engine
 from harness.columns.job import Status
 from harness.results import Run, Tally
 from harness.scenarios import Scenario
@@ -76,17 +77,26 @@ def render(run: Run, *, colour: bool) -> str:
 
 
 def _lines(run: Run, *, colour: bool) -> Iterator[str]:
-    widths = [max(len(name) for name in _words_of_rows(run)), 9, *(max(23, len(name)) for name in run.columns)]
     yield f"{run.label}: one payment of $100, one approved refund of $20, a worker killed with SIGKILL in the middle of it"
-    yield ""
-    yield _row(["scenario", "wanted", *run.columns], widths)
-    yield "  ".join("-" * width for width in widths)
-    for scenario in run.scenarios:
-        yield from _rows(run, scenario, widths, colour=colour)
+    for engine in Engine:
+        columns = [name for name in run.columns if COLUMNS[name].engine is engine]
+        if columns:
+            yield from _table(run, columns, colour=colour)
     yield ""
     yield from _tallies(run)
-    if run.not_run:
-        yield f"not run, EMULATED only: {', '.join(run.not_run)}"
+    if run.emulated:
+        yield f"EMULATED: {', '.join(run.emulated)}"
+
+
+def _table(run: Run, columns: list[str], *, colour: bool) -> Iterator[str]:
+    widths = [max(len(name) for name in _words_of_rows(run)), 9, *(max(23, len(name)) for name in columns)]
+    yield ""
+    yield _row(["scenario", "wanted", *columns], widths)
+    yield "  ".join("-" * width for width in widths)
+    for scenario in run.scenarios:
+        cells = [run.cell(scenario.name, column) for column in columns]
+        if any(cells):
+            yield from _rows(scenario, cells, widths, colour=colour)
 
 
 def _words_of_rows(run: Run) -> list[str]:
@@ -98,9 +108,8 @@ def _name(scenario: Scenario) -> tuple[str, str]:
     return name, f"  {label}" if label else ""
 
 
-def _rows(run: Run, scenario: Scenario, widths: list[int], *, colour: bool) -> Iterator[str]:
+def _rows(scenario: Scenario, cells: list[list[CaseResult]], widths: list[int], *, colour: bool) -> Iterator[str]:
     """Yield two lines: the verdicts, and under each the answer and the time."""
-    cells = [run.cell(scenario.name, column) for column in run.columns]
     first, second = _name(scenario)
     wanted = [in_words(scenario.want), scenario.answer]
     for name, want, show in ((first, wanted[0], _verdict), (second, wanted[1], _answer)):
@@ -121,7 +130,9 @@ def _answer(cell: list[CaseResult]) -> str:
     worst = max(cell, key=lambda case: list(AnswerVerdict).index(case.answer_verdict))
     closes = [case.crash_to_close_s for case in cell if case.crash_to_close_s is not None]
     told = "AMBIGUOUS" if worst.answer and worst.answer.status is Status.AMBIGUOUS else str(worst.answer_verdict)
-    return f"{told}, {max(closes):.2f} s" if closes else told
+    tries = [case.workflow.attempts for case in cell if case.workflow]
+    words = [told, *([f"{max(closes):.2f} s"] if closes else []), *([f"{max(tries)} tries"] if tries else [])]
+    return ", ".join(words)
 
 
 def _right(cell: list[CaseResult]) -> bool | None:
@@ -132,11 +143,19 @@ def _tallies(run: Run) -> Iterator[str]:
     common = sum(not scenario.interlock_only for scenario in run.scenarios)
     yield f"over the {common} rows that every column has:"
     for column in run.columns:
-        yield f"  {column:<22} {_figures(run.tally(column))}"
-    if "interlock" in run.columns and common < len(run.scenarios):
-        own = run.tally("interlock", interlock_only=True)
+        yield f"  {column:<27} {_figures(run.tally(column))}"
+    alone = [column for column in run.columns if COLUMNS[column].has(gate_only=True)]
+    if alone and common < len(run.scenarios):
         yield f"over the {len(run.scenarios) - common} rows that are the gate's alone:"
-        yield f"  {'interlock':<22} {_figures(own)}"
+        for column in alone:
+            yield f"  {column:<27} {_figures(run.tally(column, interlock_only=True))}"
+    for target in run.targets:
+        reached = "reached" if target.met else "MISSED"
+        yield f"{reached}: {target.what}: {_number(target.measured)}, at most {_number(target.at_most)}"
+
+
+def _number(number: float | None) -> str:
+    return "none" if number is None else f"{number:.2f}".rstrip("0").rstrip(".")
 
 
 def _figures(tally: Tally) -> str:

@@ -10,19 +10,26 @@ import signal
 import sys
 from pathlib import Path
 
+from harness import trace
 from harness.columns import COLUMNS
-from harness.columns.job import Job, KillPoint
+from harness.columns.job import Job, KillPoint, Reached
 
 
 def main() -> None:
     """Carry the case of the job file to its end, and write the answer beside it."""
     job = Job.load(Path(sys.argv[1]))
+    COLUMNS[job.column].standalone.run(job, reached_in(job)).save(job)
+
+
+def reached_in(job: Job) -> Reached:
+    """Return what a column of this job calls where it has come to a point: it notes that, and dies where the job says."""
 
     def reached(point: KillPoint) -> None:
+        trace.note(job.home, point)
         if point is job.kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    COLUMNS[job.column].run(job, reached).save(job)
+    return reached
 
 
 if __name__ == "__main__":

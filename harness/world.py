@@ -13,7 +13,6 @@ from typing import Protocol, Self
 
 import stripe
 
-from harness.keys import DEFAULT_MODEL, require_test_stripe_key
 from harness.scenarios import CURRENCY, PAYMENT_MINOR, Scenario
 from harness.standins.anthropic.client import LOCAL_API_KEY as LOCAL_ANTHROPIC_KEY
 from harness.standins.anthropic.client import AnthropicStandIn
@@ -25,9 +24,7 @@ from harness.standins.stripe.sdk import pay
 ROOT = Path(__file__).resolve().parents[1]
 
 _INHERITED = ("PATH", "HOME", "LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR")
-_INHERITED_LIVE = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE")
 _TIMEOUT_S = 30.0
-_VOID = frozenset({"failed", "canceled"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,12 +91,22 @@ class World(Protocol):
         model: the model's name.
         anthropic_base_url: where the model is; None for the real one.
         database: the PostgreSQL database that keeps the gate's journals; None for files.
+        temporal: the address of the Temporal server; None where no column needs it.
+        cases_at_once: how many cases may be carried at the same time.
+        rehearsal: whether a live run is rehearsed at stand-ins.
     """
 
     live: bool
     model: str
     anthropic_base_url: str | None
     database: str | None
+    temporal: str | None
+    cases_at_once: int
+    rehearsal: bool
+
+    def begin(self) -> None:
+        """Wait until the next case may begin."""
+        ...
 
     def provider(self, scenario: Scenario) -> Provider:
         """Return the payment provider for a scenario."""
@@ -115,7 +122,7 @@ class LocalProvider:
 
     def __init__(self, standin: StripeControl) -> None:
         self._standin = standin
-        self._client = _client(LOCAL_STRIPE_KEY, standin.api_base)
+        self._client = connect(LOCAL_STRIPE_KEY, standin.api_base)
 
     @property
     def api_base(self) -> str | None:
@@ -149,13 +156,15 @@ class LocalWorld:
     Args:
         folder: where the ledgers are written.
         database: the PostgreSQL database that keeps the gate's journals; None for files.
+        temporal: the address of the Temporal server; None where no column needs it.
     """
 
-    live = False
+    live = rehearsal = False
     model = "claude-local-scripted"
+    cases_at_once = os.cpu_count() or 1
 
-    def __init__(self, folder: Path, database: str | None = None) -> None:
-        self.database = database
+    def __init__(self, folder: Path, database: str | None = None, temporal: str | None = None) -> None:
+        self.database, self.temporal = database, temporal
         with ExitStack() as starting:
             anthropic = starting.enter_context(AnthropicStandIn())
             steady = starting.enter_context(StripeStandIn(folder / "ledger.jsonl"))
@@ -165,13 +174,16 @@ class LocalWorld:
         self.anthropic_base_url: str | None = anthropic.base_url
         self._steady, self._moved = LocalProvider(steady), LocalProvider(moved)
 
+    def begin(self) -> None:
+        """Begin at once: nobody limits the rate here."""
+
     def provider(self, scenario: Scenario) -> Provider:
         return self._moved if scenario.moves_clock else self._steady
 
     def worker_environment(self) -> dict[str, str]:
         # Fake keys whatever the caller's environment holds, and no proxy: the SDKs would honour it.
         keys = {"STRIPE_SECRET_KEY": LOCAL_STRIPE_KEY, "ANTHROPIC_API_KEY": LOCAL_ANTHROPIC_KEY}
-        return _inherited(_INHERITED) | keys | {"NO_PROXY": "127.0.0.1"}
+        return inherited() | keys | {"NO_PROXY": "127.0.0.1"}
 
     def __enter__(self) -> Self:
         return self
@@ -180,88 +192,20 @@ class LocalWorld:
         self._processes.close()
 
 
-class NotEmulatedLive(Exception):
-    """Something was asked for that can't be had at the real provider. Nothing was done."""
-
-
-class LiveProvider:
-    """Stripe in test mode. Its record is its list of refunds, read with a client of its own."""
-
-    def __init__(self, api_key: str, api_base: str | None) -> None:
-        self._client = _client(require_test_stripe_key(api_key), api_base)
-        self.api_base: str | None = api_base
-
-    def create_payment(self) -> str:
-        return pay(self._client, PAYMENT_MINOR, CURRENCY).id
-
-    def hand_refund(self, payment: str, amount_minor: int) -> None:
-        self._client.v1.refunds.create({"payment_intent": payment, "amount": amount_minor})
-
-    def forget_keys(self, payment: str) -> None:
-        raise NotEmulatedLive(f"the real provider forgets no key of {payment} when it is told to")
-
-    def pass_time(self, seconds: float) -> None:
-        raise NotEmulatedLive(f"the real provider's clock can't be moved by {seconds:g} s")
-
-    def record_of(self, payment: str) -> ProviderRecord:
-        listed = list(self._client.v1.refunds.list({"payment_intent": payment, "limit": 100}).auto_paging_iter())
-        refunds = [_as_listed(refund) for refund in reversed(listed)]
-        lines = tuple(json.dumps({"kind": "refund_listed", "payment": payment} | _row(refund)) for refund in refunds)
-        return ProviderRecord(tuple(refund for refund in refunds if refund.status not in _VOID), lines)
-
-
-class LiveWorld:
-    """Stripe's test mode and the real model.
-
-    Args:
-        stripe_key: a test key.
-        anthropic_key: the key for the model.
-        model: the model's name.
-        stripe_api_base: another address that speaks for the provider; None for the real one.
-        anthropic_base_url: another address that speaks for the model; None for the real one.
-
-    Raises:
-        LiveKeyRefused: the Stripe key is not a test key.
-    """
-
-    live = True
-    database: str | None = None
-
-    def __init__(
-        self,
-        *,
-        stripe_key: str,
-        anthropic_key: str,
-        model: str = DEFAULT_MODEL,
-        stripe_api_base: str | None = None,
-        anthropic_base_url: str | None = None,
-    ) -> None:
-        self._provider = LiveProvider(stripe_key, stripe_api_base)
-        self._keys = {"STRIPE_SECRET_KEY": stripe_key, "ANTHROPIC_API_KEY": anthropic_key}
-        self.model = model
-        self.anthropic_base_url = anthropic_base_url
-
-    def provider(self, scenario: Scenario) -> Provider:
-        if scenario.emulated:
-            raise NotEmulatedLive(f"{scenario.name} can't be had at the real provider")
-        return self._provider
-
-    def worker_environment(self) -> dict[str, str]:
-        return _inherited(_INHERITED + _INHERITED_LIVE) | self._keys
-
-
-def _client(api_key: str, api_base: str | None) -> stripe.StripeClient:
+def connect(api_key: str, api_base: str | None, *, network_retries: int = 0) -> stripe.StripeClient:
+    """Return a client of the parent's own; None is the real address."""
     stripe.enable_telemetry = False  # it would write an id under the user's home
     return stripe.StripeClient(
         api_key,
         base_addresses={"api": api_base} if api_base else {},
         http_client=stripe.RequestsClient(timeout=_TIMEOUT_S),
-        max_network_retries=0,
+        max_network_retries=network_retries,
     )
 
 
-def _inherited(names: tuple[str, ...]) -> dict[str, str]:
-    return {name: os.environ[name] for name in names if name in os.environ} | {"PYTHONPATH": str(ROOT)}
+def inherited(more: tuple[str, ...] = ()) -> dict[str, str]:
+    """Return the variables that every worker inherits, and more of them where they are named."""
+    return {name: os.environ[name] for name in _INHERITED + more if name in os.environ} | {"PYTHONPATH": str(ROOT)}
 
 
 def _lines_about(ledger: Path, payment: str) -> list[str]:
@@ -269,13 +213,3 @@ def _lines_about(ledger: Path, payment: str) -> list[str]:
     rows = [(line, json.loads(line)) for line in lines]
     about = {payment} | {row["refund"] for _, row in rows if row.get("payment") == payment and "refund" in row}
     return [line for line, row in rows if about & {row.get("payment"), row.get("object_id")}]
-
-
-def _as_listed(refund: stripe.Refund) -> RefundAtProvider:
-    metadata = refund.metadata.to_dict() if refund.metadata else {}
-    return RefundAtProvider(id=refund.id, amount_minor=refund.amount, status=refund.status or "unknown", metadata=metadata)
-
-
-def _row(refund: RefundAtProvider) -> dict[str, object]:
-    metadata = dict(refund.metadata)
-    return {"refund": refund.id, "amount": refund.amount_minor, "status": refund.status, "metadata": metadata}

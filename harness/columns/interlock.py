@@ -1,17 +1,17 @@
-"""interlock: the saved decision is fired through the gate, and fired again after a restart."""
+"""interlock: the model's tool is the gate, which records what was asked for, and a second start ends what is recorded."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import msgspec
 
-from harness.agent import Decision
 from harness.clocks import ShiftedClock
-from harness.columns.job import Answer, Job, KillPoint, Reached, Status, ask, save
+from harness.columns.job import Answer, Job, KillPoint, Reached, Status, WrongDecision, save
+from harness.gated_agent import carry_out, recorded_decision
+from harness.trace import note
 from interlock import Ambiguous, Committed, Effect, Gate, GateConfig, InFlight, Outcome, Premise, Receipt, Refused, Target
 from interlock.domain.answers import BurnAnswer, LookupAnswer, SendAnswer
 from interlock.domain.ports import Deadline
@@ -19,7 +19,6 @@ from interlock.domain.profiles import CapabilityProfile
 from interlock.stripe import Refund, StripeRefunds
 
 APPROVAL_LASTS_S = 7 * 86_400
-WAIT_S = 30.0
 
 
 class CrashingTarget(Target[Refund]):
@@ -28,12 +27,14 @@ class CrashingTarget(Target[Refund]):
     Args:
         inner: the real target.
         reached: called at each point.
+        home: the case's folder, where what was asked and answered is noted for whoever watches.
     """
 
-    def __init__(self, inner: StripeRefunds, reached: Reached) -> None:
+    def __init__(self, inner: StripeRefunds, reached: Reached, home: Path) -> None:
         self.name, self.version, self.codec, self.policy = inner.name, inner.version, inner.codec, inner.policy
         self._inner = inner
         self._reached = reached
+        self._home = home
 
     @property
     def capabilities(self) -> CapabilityProfile:
@@ -45,7 +46,9 @@ class CrashingTarget(Target[Refund]):
         self._inner.check(effect, premises)
 
     def _observe(self, subject: str) -> Premise:
-        return self._inner.observe(subject)
+        premise = self._inner.observe(subject)
+        note(self._home, "read", subject=subject)
+        return premise
 
     def _send(self, effect: Effect[Refund], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> SendAnswer:
         self._reached(KillPoint.BEFORE_SEND)
@@ -54,10 +57,14 @@ class CrashingTarget(Target[Refund]):
         return answer
 
     def _lookup(self, effect: Effect[Refund], *, action_id: UUID, deadline: Deadline) -> LookupAnswer:
-        return self._inner.lookup(effect, action_id=action_id, deadline=deadline)
+        answer = self._inner.lookup(effect, action_id=action_id, deadline=deadline)
+        note(self._home, "looked_up", answer=type(answer).__name__)
+        return answer
 
     def _burn(self, effect: Effect[Refund], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> BurnAnswer:
-        return self._inner.burn(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
+        answer = self._inner.burn(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
+        note(self._home, "burned", answer=type(answer).__name__)
+        return answer
 
 
 class GateApprovals:
@@ -80,47 +87,23 @@ APPROVALS = GateApprovals()
 
 
 def run(job: Job, reached: Reached) -> Answer:
-    """Carry the case to its end. A second start fires the same decision again, and the gate finds out what happened."""
-    stripe = _target(job)
-    decided = _decide_once(job, stripe.observe)
-    config = GateConfig(claim_ttl_s=job.settings.claim_ttl_s)
-    clock = ShiftedClock(job.clock_ahead_s) if job.clock_ahead_s else None  # the journal's own where nothing is moved
-    with Gate.open(job.journal_url, targets=[CrashingTarget(stripe, reached)], config=config, clock=clock) as gate:
-        outcome = gate.fire(
-            f"refund:{job.case_id}",
-            stripe.refund(payment=job.payment, amount_minor=job.approved_minor, currency=job.currency, reference=job.case_id),
-            approval=job.case_id,
-            premises=[decided.premise],
-            decision=_for_receipt(decided.decision),
-            wait_s=WAIT_S,
-        )
-    return _answer(outcome)
+    """Carry the case to its end. A second start asks no model: the gate finds out what happened to what was recorded."""
+
+    def saved(point: KillPoint) -> None:
+        # For whoever reads the results: the journal has the decision already, and nothing reads it from here.
+        save(job.home / "decision.json", recorded_decision(job).to_json().encode())
+        reached(point)
+
+    stripe = target_of(job)
+    with open_gate(job, stripe, saved) as gate:
+        outcome = carry_out(job, gate, stripe)
+    if outcome is None:
+        raise WrongDecision("the model asked for no refund that was approved; nothing was sent")
+    return answer_of(outcome)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Decided:
-    """A decision, with the premise that it rests on."""
-
-    decision: Decision
-    premise: Premise
-
-
-def _decide_once(job: Job, observe: Callable[[str], Premise]) -> _Decided:
-    path = job.home / "decided.json"
-    if path.exists():
-        return msgspec.json.decode(path.read_bytes(), type=_Decided)
-    seen: list[Premise] = []
-
-    def get_payment(payment: str) -> dict[str, object]:
-        seen.append(observe(payment))
-        return dict(seen[-1].facts)
-
-    decided = _Decided(decision=ask(job, get_payment), premise=seen[-1])
-    save(path, msgspec.json.encode(decided))
-    return decided
-
-
-def _target(job: Job) -> StripeRefunds:
+def target_of(job: Job) -> StripeRefunds:
+    """Return the target, set up as the row wants it."""
     settings = job.settings
     return StripeRefunds(
         job.stripe_key,
@@ -133,17 +116,18 @@ def _target(job: Job) -> StripeRefunds:
     )
 
 
-def _for_receipt(decision: Decision) -> dict[str, Any]:
-    return {
-        "model": decision.model,
-        "message": decision.message_id,
-        "tool_use": decision.tool_use_id,
-        "arguments": decision.arguments_json,
-        "wording": decision.wording,
-    }
+def open_gate(job: Job, stripe: StripeRefunds, reached: Reached) -> Gate:
+    """Open the gate on the case's journal, at the time that it is in the case."""
+    return Gate.open(
+        job.journal_url,
+        targets=[CrashingTarget(stripe, reached, job.home)],
+        config=GateConfig(claim_ttl_s=job.settings.claim_ttl_s),
+        clock=ShiftedClock(job.clock_ahead_s) if job.clock_ahead_s else None,  # the journal's own where nothing is moved
+    )
 
 
-def _answer(outcome: Outcome) -> Answer:
+def answer_of(outcome: Outcome) -> Answer:
+    """Return an outcome as a worker reports it."""
     receipt = outcome.receipt
     told: dict[str, Any] = {"receipt": receipt.to_dict(), "receipt_text": receipt.to_text()}
     match outcome:

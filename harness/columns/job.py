@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -51,6 +51,12 @@ class GateSettings:
     send_deadline_s: float = 30.0
     claim_ttl_s: float = 40.0
 
+    @property
+    def stand_in_only(self) -> bool:
+        """Whether a figure holds for the stand-in only. How long a send and a claim may last is anybody's own choice."""
+        stock = GateSettings()
+        return replace(self, send_deadline_s=stock.send_deadline_s, claim_ttl_s=stock.claim_ttl_s) != stock
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
@@ -72,6 +78,9 @@ class Job:
         clock_ahead_s: how far the gate's clock is moved, in seconds.
         settings: how the gate's target is set up.
         database: the PostgreSQL database that the case's journal is a schema of; None for a file.
+        journal: the URL of a journal that cases share; None for one of the case's own.
+        temporal: the address of the Temporal server; None where the column needs none.
+        emulated: whether a live job may have what can't be had at the real provider; its row says so.
 
     Raises:
         JobRefused: a live job with a moved clock or with figures that hold for the stand-in only, or a local one that would
@@ -93,12 +102,18 @@ class Job:
     clock_ahead_s: float = 0.0
     settings: GateSettings = field(default_factory=GateSettings)
     database: str | None = None
+    journal: str | None = None
+    temporal: str | None = None
+    emulated: bool = False
 
     def __post_init__(self) -> None:
-        if self.live and self.clock_ahead_s:
+        plainly_live = self.live and not self.emulated
+        if plainly_live and self.clock_ahead_s:
             raise JobRefused("a live job can't have a moved clock")
-        if self.live and self.settings != GateSettings():
+        if plainly_live and self.settings.stand_in_only:
             raise JobRefused("a live job runs with the library's own settings: others hold for the stand-in only")
+        if self.emulated and not (self.live and _is_loopback(self.stripe_api_base)):
+            raise JobRefused("an emulated job is a live one behind a proxy on 127.0.0.1 that forgets keys")
         if not self.live and not all(map(_is_loopback, (self.stripe_api_base, self.anthropic_base_url))):
             raise JobRefused("a local job talks to stand-ins on 127.0.0.1 only")
 
@@ -109,7 +124,9 @@ class Job:
 
     @property
     def journal_url(self) -> str:
-        """The case's own journal."""
+        """The journal that the case is recorded in."""
+        if self.journal is not None:
+            return self.journal
         if self.database is None:
             return f"sqlite:///{self.home / 'journal.db'}"
         return with_schema(self.database, self.case_id.replace("-", "_"))
@@ -216,6 +233,11 @@ def decide_once(job: Job, get_payment: Callable[[str], dict[str, object]]) -> De
     decision = ask(job, get_payment)
     save(path, decision.to_json().encode())
     return decision
+
+
+def show_decision(job: Job, decision: str) -> None:
+    """Write a decision that is kept elsewhere into the case's folder, for whoever watches: no column reads it there."""
+    save(job.home / _DECISION_FILE, decision.encode())
 
 
 def save(path: Path, content: bytes) -> Path:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from harness.sabotage.defects import AGENT, Defect
+from harness.sabotage.defects import AGENT, Defect, lines
 
 _TOOLS = "interlock/anthropic/tools.py"
 _CONVERSATION = "interlock/anthropic/conversation.py"
 _ASKING = "interlock/anthropic/asking.py"
 _RESULTS = "interlock/anthropic/results.py"
 _ACTING_TEST = "tests/integration/agents/test_requests_to_act.py"
+_ODD_TEST = "tests/integration/agents/test_odd_answers.py"
 _TALKING_TEST = "tests/integration/agents/test_conversations.py"
 _UNIT_TEST = "tests/unit/test_anthropic_tools.py"
 
@@ -33,7 +34,7 @@ DEFECTS = (
         name="half-written-arguments-as-the-sdk-parses-them",
         breaks=(AGENT,),
         file=_ASKING,
-        old='written.get(index) or "{}"',
+        old="(written or {}).get(index) or json.dumps(block.input)",
         new="json.dumps(block.input)",
         tests=(_ACTING_TEST,),
     ),
@@ -97,9 +98,28 @@ DEFECTS = (
         name="two-requests-first-one-wins",
         breaks=(AGENT,),
         file=_CONVERSATION,
-        old="if any(wanted[other.id] != effect for other",
-        new="if any(wanted[other.id] is None for other",
+        old="if any(other != effect for other in of_this_tool)",
+        new="if any(other is None for other in of_this_tool)",
         tests=(_ACTING_TEST,),
+    ),
+    Defect(
+        name="requests-told-apart-by-their-ids",
+        breaks=(AGENT,),
+        file=_CONVERSATION,
+        old="wanted = [self._wanted(call) for call in answer.calls]",
+        new=lines(
+            "by_id = {call.id: self._wanted(call) for call in answer.calls}",
+            "        wanted = [by_id[call.id] for call in answer.calls]",
+        ),
+        tests=(_ODD_TEST,),
+    ),
+    Defect(
+        name="only-streamed-letters-are-arguments",
+        breaks=(AGENT,),
+        file=_ASKING,
+        old="(written or {}).get(index) or json.dumps(block.input)",
+        new='json.dumps(block.input) if written is None else written.get(index) or "{}"',
+        tests=(_ODD_TEST,),
     ),
     Defect(
         name="key-of-the-tool-use",

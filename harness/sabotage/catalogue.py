@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from harness.sabotage import agents, cancelling, databases, doors, invariants, receipts, rules, services, signing, watchers
+from harness.sabotage import (
+    agents,
+    cancelling,
+    databases,
+    doors,
+    invariants,
+    matrix,
+    receipts,
+    rules,
+    services,
+    signing,
+    watchers,
+)
 from harness.sabotage.defects import PROMISES, Defect
 
 CATALOGUE: tuple[Defect, ...] = (
@@ -16,6 +28,7 @@ CATALOGUE: tuple[Defect, ...] = (
     *receipts.DEFECTS,
     *watchers.DEFECTS,
     *agents.DEFECTS,
+    *matrix.DEFECTS,
 )
 
 

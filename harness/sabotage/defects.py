@@ -46,6 +46,12 @@ AUDIT = "audit"
 AGENT = "agent"
 """Whatever a model says, at most what was approved happens, on what it was shown; and what it is told is so."""
 
+MATRIX = "matrix"
+"""The whole matrix is judged by what was recorded, and whatever was changed afterwards, of it or of a column, shows."""
+
+TEMPORAL = "temporal"
+"""In an activity the gate keeps its promises, and no workflow waits for a death that the gate has noticed."""
+
 PROMISES = (
     *INVARIANTS,
     *RULES,
@@ -63,6 +69,8 @@ PROMISES = (
     ERASURE,
     AUDIT,
     AGENT,
+    MATRIX,
+    TEMPORAL,
 )
 """Everything that at least one defect has to break."""
 

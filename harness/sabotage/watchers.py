@@ -231,12 +231,12 @@ DEFECTS = (
     Defect(
         name="erasure-freed-bytes-stay",
         breaks=(ERASURE,),
-        file="interlock/infrastructure/sqlite/recorder.py",
+        file="interlock/infrastructure/sqlite/connections.py",
         old=lines(
-            '            cursor.execute("PRAGMA secure_delete = ON")  # or the bytes would stay in the file\'s free space',
+            '    connection.execute("PRAGMA secure_delete=ON")',
         ),
         new=lines(
-            '            cursor.execute("PRAGMA secure_delete = OFF")',
+            '    connection.execute("PRAGMA secure_delete=OFF")',
         ),
         tests=(_ERASURE_TEST,),
     ),

@@ -14,14 +14,7 @@ from typing import Any
 
 import pytest
 
-from harness.results import write
-from harness.run import Plan, carry_out
 from harness.scenarios import SCENARIOS
-from harness.standins.anthropic.client import LOCAL_API_KEY as LOCAL_ANTHROPIC_KEY
-from harness.standins.anthropic.client import AnthropicStandIn
-from harness.standins.stripe.client import LOCAL_API_KEY as LOCAL_STRIPE_KEY
-from harness.standins.stripe.client import StripeStandIn
-from harness.world import LiveWorld
 
 # One run takes most of a minute on two processors, and longer beside other tests.
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("crash-matrix")]
@@ -257,28 +250,3 @@ def test_the_gate_is_as_wanted_on_postgres(tmp_path: Path) -> None:
     assert (document["journal"], document["surprises"], document["complete"]) == ("PostgreSQL", [], False)
     assert [case["as_wanted"] for case in document["cases"]] == [True] * len(rows)
     assert _command("harness.audit", str(tmp_path / "standalone-postgres.json")).returncode == 0
-
-
-def test_a_live_run_takes_the_same_path(tmp_path: Path) -> None:
-    """Through the live world, with the stand-ins' addresses: hand refunds and the record go through the provider's own API."""
-    plan = Plan(
-        scenarios=tuple(SCENARIOS[name] for name in ("unrelated_refund_during_outage", "key_lost_inside_window")),
-        columns=("checked", "interlock"),
-    )
-    with AnthropicStandIn() as anthropic, StripeStandIn(tmp_path / "ledger.jsonl") as stripe:
-        world = LiveWorld(
-            stripe_key=LOCAL_STRIPE_KEY,
-            anthropic_key=LOCAL_ANTHROPIC_KEY,
-            stripe_api_base=stripe.api_base,
-            anthropic_base_url=anthropic.base_url,
-        )
-        run = carry_out(plan, world, tmp_path)
-    assert [(case.column, case.verdict) for case in run.cases] == [("checked", "SHORT by $20"), ("interlock", "held")]
-    assert all(case.exit_codes[0] == -9 for case in run.cases)
-    assert run.not_run == ("key_lost_inside_window",)
-    write(run, tmp_path / "results")
-    done = _command("harness.audit", str(tmp_path / "results" / "standalone.json"))
-    assert done.returncode == 0, done.stdout
-    report = (tmp_path / "results" / "standalone.md").read_text(encoding="utf-8")
-    assert "EMULATED" in report
-    assert report.startswith("# Crash matrix, standalone: LIVE")

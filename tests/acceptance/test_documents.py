@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from harness.standins.anthropic.client import LOCAL_API_KEY as LOCAL_MODEL_KEY
+from harness.standins.anthropic.client import AnthropicStandIn
 from harness.standins.stripe.client import LOCAL_API_KEY, StripeStandIn
 from harness.standins.stripe.ledger import refunds_of
 from harness.standins.stripe.sdk import connect, pay
@@ -19,6 +21,8 @@ GUIDES = sorted(
     path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").glob("*.md") if "```python" in path.read_text(encoding="utf-8")
 )
 DOCUMENTS = ["README.md", *GUIDES]
+WITH_SERVICES = {"docs/anthropic.md"}
+"""Pages whose Python needs a stand-in of a service; each has a test of its own."""
 EVERY_TEXT = sorted(path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")))
 
 _BLOCK = re.compile(r"^```(?P<info>[^\n]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -102,7 +106,21 @@ def test_the_readme_runs_and_refunds_once(tmp_path: Path) -> None:
     assert ended == {"email:case-4471": "COMMITTED", "refund:case-4472": "COMMITTED"}
 
 
-@pytest.mark.parametrize("document", GUIDES)
+def test_the_page_on_agents_runs_and_refunds_once(tmp_path: Path) -> None:
+    """Its Python runs as it stands, LOCAL: against both stand-ins, with one refund in the ledger then, decided by the model."""
+    with AnthropicStandIn() as model, StripeStandIn(tmp_path / "ledger.jsonl") as standin:
+        payment = pay(connect(standin)).id
+        real = 'StripeRefunds(os.environ["STRIPE_SECRET_KEY"]'
+        there = {real: f"{real}, api_base={standin.api_base!r}", "pi_123": payment}
+        keys = {"STRIPE_SECRET_KEY": LOCAL_API_KEY, "ANTHROPIC_API_KEY": LOCAL_MODEL_KEY, "ANTHROPIC_BASE_URL": model.base_url}
+        said = _run(_replaced(_program(_text("docs/anthropic.md")), there), tmp_path, keys)
+        refunds = refunds_of(standin.ledger_path, payment)
+    assert [one.amount for one in refunds] == [2000]
+    assert f"refunded: {refunds[0].refund}" in said
+    assert '"tool": "issue_refund"' in said
+
+
+@pytest.mark.parametrize("document", [guide for guide in GUIDES if guide not in WITH_SERVICES])
 def test_every_guide_runs(document: str, tmp_path: Path) -> None:
     """The Python of every page under docs runs as it stands, from top to bottom."""
     program = _program(_text(document))
@@ -134,8 +152,8 @@ def test_every_link_leads_somewhere(document: str) -> None:
 
 def test_every_make_target_that_is_named_exists() -> None:
     """Every `make` command in the documents is a target of the Makefile."""
-    targets = set(re.findall(r"^([a-z-]+):", _text("Makefile"), re.MULTILINE))
-    named = {name for document in DOCUMENTS for name in re.findall(r"(?:^|`)make ([a-z-]+)", _text(document), re.MULTILINE)}
+    targets = set(re.findall(r"^([a-z0-9-]+):", _text("Makefile"), re.MULTILINE))
+    named = {name for document in DOCUMENTS for name in re.findall(r"(?:^|`)make ([a-z0-9-]+)", _text(document), re.MULTILINE)}
     assert {"demo", "test"} <= named <= targets
 
 

@@ -30,6 +30,7 @@ class Asked(ToolInput):
     payment: str
     amount_minor: Annotated[int, Meta(ge=1, description="In minor units")]
     reason: Reason | None = None
+    share: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -79,6 +80,7 @@ def test_whole_arguments_are_taken() -> None:
         '{"payment": "pi_1", "amount_minor": true}',
         '{"payment": "pi_1", "amount_minor": NaN}',
         '{"payment": "pi_1", "amount_minor": 0}',
+        '{"payment": "pi_1", "amount_minor": 20, "share": 1e400}',
         '{"payment": "pi_1", "amount_minor": 20, "amount_minor": 2000}',
         '{"payment": "pi_1", "amount_minor": 20, "reason": {"code": "late", "code": "broken"}}',
         '{"payment": "pi_1", "amount_minor": 20, "force": true}',

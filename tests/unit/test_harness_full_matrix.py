@@ -274,7 +274,7 @@ def test_the_audit_names_an_edited_cell_on_temporal(
     ("before", "after"),
     [
         ("held**, answer refunded matches, 4.20 s, 2 attempts", "held**, answer refunded matches, 2.20 s, 2 attempts"),
-        ("held**, answer refunded matches, 4.20 s, 2 attempts", "held**, answer refunded matches, 4.20 s, 1 attempts"),
+        ("held**, answer refunded matches, 4.20 s, 2 attempts", "held**, answer refunded matches, 4.20 s, 1 attempt"),
         ("**held**, answer refunded matches, 4.20 s", "**SHORT by $20**, answer refunded matches, 4.20 s"),
     ],
 )

@@ -7,6 +7,7 @@ import pytest
 
 from harness import run
 from harness.columns.job import GateSettings, Job, JobRefused, KillPoint
+from harness.demo import __main__ as demo
 from harness.keys import LiveKeyRefused
 from harness.live import LiveWorld, NotEmulatedLive, Pace
 from harness.run import Plan
@@ -152,13 +153,15 @@ def test_rows_that_can_not_be_had_live_are_emulated_and_marked() -> None:
 
 @pytest.mark.parametrize("option", ["--stripe-address", "--model-address"])
 def test_a_rehearsal_does_not_leave_this_machine(
-    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Another address than the real one is one on 127.0.0.1: keys go nowhere else."""
+    """Another address than the real one is one on 127.0.0.1: keys go nowhere else, of the demo neither."""
     monkeypatch.setenv("STRIPE_SECRET_KEY", LOCAL_STRIPE_KEY)
     monkeypatch.setenv("ANTHROPIC_API_KEY", LOCAL_ANTHROPIC_KEY)
-    assert run.main(["--live", option, "http://192.0.2.1:80"]) == run.BAD_USAGE
-    assert "nothing was run" in capsys.readouterr().err
+    of_demo = ["--port", "0", "--data", str(tmp_path), "--without-temporal"]
+    for main, others in ((run.main, ["--live"]), (demo.main, of_demo)):
+        assert main([*others, option, "http://192.0.2.1:80"]) == run.BAD_USAGE
+        assert "nothing was run" in capsys.readouterr().err
 
 
 def test_cases_begin_apart() -> None:

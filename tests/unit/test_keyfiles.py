@@ -68,6 +68,15 @@ def test_a_link_is_refused(tmp_path: Path) -> None:
         read_log_key(link)
 
 
+@pytest.mark.timeout(10)
+def test_a_pipe_is_refused(tmp_path: Path) -> None:
+    """It would be waited for until somebody writes into it."""
+    pipe = made(tmp_path, Role.LOG).path.with_name("pipe.key")
+    os.mkfifo(pipe, 0o600)
+    with pytest.raises(UnsafeKeyFile, match="not what a key is kept in"):
+        read_log_key(pipe)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file away")
 def test_a_key_of_another_user_is_refused(tmp_path: Path) -> None:
     """Its owner could read it."""

@@ -1,0 +1,1 @@
+"""A Temporal dev server of one's own."""

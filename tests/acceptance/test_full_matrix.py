@@ -1,0 +1,182 @@
+"""The columns on Temporal, from the outside: two rows on a real dev server, with real workers that are killed, and the audit."""
+
+import fcntl
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.standins.anthropic.client import LOCAL_API_KEY as LOCAL_ANTHROPIC_KEY
+from harness.standins.anthropic.client import AnthropicStandIn
+from harness.standins.stripe.client import LOCAL_API_KEY as LOCAL_STRIPE_KEY
+from harness.standins.stripe.client import StripeStandIn
+from harness.temporal.server import TemporalUnavailable, find_binary
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("full-matrix")]
+
+ROOT = Path(__file__).resolve().parents[2]
+LIVE_KEY = "sk_live_local_0000"
+BEFORE_SEND, AFTER_ANSWER = "hand_refund_during_outage", "key_lost_inside_window"
+COLUMNS = ("temporal", "temporal_checked", "temporal_interlock")
+
+Cell = dict[str, Any]
+
+
+def _command(module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", module, *arguments]
+    # A live key lies about in the environment, as on many a developer's machine: a local run must not touch it.
+    given = os.environ | {"STRIPE_SECRET_KEY": LIVE_KEY} | environment
+    return subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, check=False)
+
+
+def _run(folder: Path, rows: tuple[str, ...], *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    chosen = [part for row in rows for part in ("--scenario", row)]
+    return _command("harness.run", "--matrix", "e2e", *chosen, *arguments, "--out", str(folder), **environment)
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """A run of the command: what it printed, and what it wrote."""
+
+    exit_code: int
+    printed: str
+    folder: Path
+    document: dict[str, Any]
+
+    def cell(self, scenario: str, column: str) -> Cell:
+        """Return the only case of a cell."""
+        (case,) = [case for case in self.document["cases"] if (case["scenario"], case["column"]) == (scenario, column)]
+        return dict(case)
+
+
+@pytest.fixture(scope="session")
+def matrix(tmp_path_factory: pytest.TempPathFactory) -> Matrix:
+    """Two rows in the three columns, run once, also where several processes share the tests."""
+    try:
+        find_binary()
+    except TemporalUnavailable as missing:
+        if os.environ.get("CI", "").lower() in {"1", "true"}:
+            raise
+        pytest.skip(str(missing))
+    shared = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        shared = shared.parent
+    folder, said = shared / "full-matrix", shared / "full-matrix.json"
+    with (shared / "full-matrix.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not said.exists():
+            columns = [part for column in COLUMNS for part in ("--column", column)]
+            done = _run(folder, (BEFORE_SEND, AFTER_ANSWER), *columns)
+            said.write_text(json.dumps([done.returncode, done.stdout + done.stderr]), encoding="utf-8")
+    exit_code, printed = json.loads(said.read_text(encoding="utf-8"))
+    assert (folder / "e2e.json").exists(), printed
+    return Matrix(exit_code, printed, folder, json.loads((folder / "e2e.json").read_text(encoding="utf-8")))
+
+
+def test_one_command_ends_with_the_table_and_as_expected(matrix: Matrix) -> None:
+    """It exits with 0, says LOCAL, and that these few cells are not the matrix."""
+    assert matrix.exit_code == 0, matrix.printed
+    assert "\nLOCAL" in matrix.printed
+    assert (matrix.document["complete"], matrix.document["surprises"], matrix.document["targets"]) == (False, [], [])
+
+
+def test_temporal_alone_violates_both_rows(matrix: Matrix) -> None:
+    """Retrying is not asking: after the hand refund, and without the key, $20 too much goes out."""
+    assert [matrix.cell(row, "temporal")["verdict"] for row in (BEFORE_SEND, AFTER_ANSWER)] == ["VIOLATED by $20"] * 2
+    assert matrix.cell(AFTER_ANSWER, "temporal")["answer_verdict"] == "CONTRADICTS"
+
+
+@pytest.mark.parametrize("column", ["temporal_checked", "temporal_interlock"])
+@pytest.mark.parametrize("row", [BEFORE_SEND, AFTER_ANSWER])
+def test_who_looks_first_is_as_wanted(matrix: Matrix, row: str, column: str) -> None:
+    """The check by hand and the gate both hold these rows, and both say so rightly."""
+    assert matrix.cell(row, column)["as_wanted"]
+
+
+def test_the_gate_in_an_activity_leaves_its_receipt(matrix: Matrix) -> None:
+    """One send, found by the second attempt; and a refusal behind a burned key."""
+    found, refused = (matrix.cell(row, "temporal_interlock")["answer"]["receipt"] for row in (AFTER_ANSWER, BEFORE_SEND))
+    assert (found["via"], found["sends"]) == ("recovery-query", 1)
+    assert (refused["status"], refused["refusal"]["door"]) == ("REFUSED", "burned")
+
+
+def test_each_worker_is_killed_once_and_the_workflow_goes_on_by_itself(matrix: Matrix) -> None:
+    """The first ends with -9 and the second with 0. By hand that takes another attempt; the gate may answer for the dead one."""
+    for case in matrix.document["cases"]:
+        assert case["exit_codes"] == [-9, 0], case["case_id"]
+        fewest = 1 if case["column"] == "temporal_interlock" else 2
+        assert fewest <= case["workflow"]["attempts"] <= 3, case["case_id"]
+
+
+def test_decisions_are_the_models_and_are_in_the_results(matrix: Matrix) -> None:
+    """Each case was decided on its own payment, once, and the workflow kept it."""
+    for case in matrix.document["cases"]:
+        assert case["decision"]["payment"] == case["payment"]
+        assert case["decision"]["wording"]
+
+
+def test_no_real_key_and_no_place_of_this_machine_is_in_what_was_written(matrix: Matrix) -> None:
+    """The results can be shown to others."""
+    written = [path.read_text(encoding="utf-8") for path in matrix.folder.iterdir()]
+    assert len(written) == 4
+    assert not any(LIVE_KEY in text or str(ROOT) in text or "interlock-matrix-" in text for text in (*written, matrix.printed))
+
+
+def test_the_audit_agrees_with_the_results(matrix: Matrix) -> None:
+    """Read again from the ledger and from Temporal's histories, each cell says the same."""
+    done = _command("harness.audit", str(matrix.folder / "e2e.json"))
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "6 cases of LOCAL results audited" in done.stdout
+
+
+def _got(cell: Cell) -> None:
+    cell["got"]["minor"] -= 2000
+
+
+def _attempts(cell: Cell) -> None:
+    cell["workflow"]["attempts"] += 1
+
+
+def _receipt(cell: Cell) -> None:
+    cell["answer"]["receipt"]["status"] = "REFUSED"
+
+
+@pytest.mark.parametrize("edit", [_got, _attempts, _receipt])
+def test_the_audit_names_an_edited_cell(matrix: Matrix, tmp_path: Path, edit: Callable[[Cell], None]) -> None:
+    """Whatever of a cell was changed by hand, it fails with that cell's name."""
+    folder = tmp_path / "edited"
+    shutil.copytree(matrix.folder, folder)
+    path = folder / "e2e.json"
+    document = json.loads(path.read_text(encoding="utf-8"))
+    (cell,) = [case for case in document["cases"] if (case["scenario"], case["column"]) == (AFTER_ANSWER, "temporal_interlock")]
+    edit(cell)
+    path.write_text(json.dumps(document), encoding="utf-8")
+    done = _command("harness.audit", str(path))
+    assert done.returncode == 1
+    assert f"{AFTER_ANSWER} / temporal_interlock ({cell['case_id']})" in done.stdout
+
+
+def test_a_live_run_takes_the_same_path_and_its_audit_asks_the_provider(tmp_path: Path) -> None:
+    """Rehearsed at stand-ins, with an emulated row; a refund that was added since the run shows."""
+    keys = {"STRIPE_SECRET_KEY": LOCAL_STRIPE_KEY, "ANTHROPIC_API_KEY": LOCAL_ANTHROPIC_KEY}
+    results = tmp_path / "results"
+    with AnthropicStandIn() as model, StripeStandIn(tmp_path / "ledger.jsonl") as stripe:
+        at = ("--live", "--every", "0", "--stripe-address", stripe.api_base, "--model-address", model.base_url)
+        done = _run(results, (AFTER_ANSWER,), "--column", "temporal_interlock", *at, **keys)
+        assert done.returncode == 0, done.stdout + done.stderr
+        asked = _command("harness.audit", str(results / "e2e.json"), "--ask", stripe.api_base, **keys)
+        assert asked.returncode == 0, asked.stdout + asked.stderr
+        assert "record says now" in asked.stdout
+        (case,) = json.loads((results / "e2e.json").read_text(encoding="utf-8"))["cases"]
+        assert case["as_wanted"]
+        stripe.hand_refund(case["payment"], 500)
+        again = _command("harness.audit", str(results / "e2e.json"), "--ask", stripe.api_base, **keys)
+        assert again.returncode == 1
+        assert "got: " in again.stdout
