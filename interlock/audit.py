@@ -156,8 +156,16 @@ class _Work:
             read = {subject: books for subject in mine if (books := self._books(name, target, subject)) is not None}
         for subject, entries in read.items():
             self.subjects += 1
+            self.entries += len(entries)
             actions = self._load(name, subject, mine.get(subject, []))
-            self.findings += _Comparison(name, subject, actions, entries, self._standing_of).findings()
+            found = list(_Comparison(name, subject, actions, entries, self._standing_of).findings())
+            if any(finding.kind is AuditKind.MISSING for finding in found):
+                # It may have come about while the books were read: those of a later moment have it, or it is missing.
+                found = [finding for finding in found if finding.kind is not AuditKind.MISSING]
+                again = self._books(name, target, subject)
+                if again is not None:
+                    found = list(_Comparison(name, subject, actions, again, self._standing_of).findings())
+            self.findings += found
 
     def _books(self, name: str, target: Target[Any] | AsyncTarget[Any], subject: str | None) -> list[BookEntry] | None:
         deadline = WallDeadline(READ_DEADLINE_S * (10 if subject is None else 1))
@@ -166,7 +174,6 @@ class _Work:
         if isinstance(books, CannotTell):
             self._unreadable(name, subject or "", f"the provider's books can't be read: {books.why}")
             return None
-        self.entries += len(books.entries)
         return list(books.entries)
 
     def _load(self, name: str, subject: str, ids: list[UUID]) -> list[GatedAction]:
@@ -185,11 +192,13 @@ class _Work:
     def _standing_of(self, mark: str) -> _Standing | None:
         """Return how an action that a mark names stands; None where the journal has no such action."""
         try:
-            return _Standing(self.journal.load_action(UUID(mark)).status)
+            action = self.journal.load_action(UUID(mark))
         except ActionErased as erased:
             return _Standing(Status(erased.status), erased=True)
         except (JournalCorrupt, ValueError):
             return None
+        evidence = _evidence(action)
+        return _Standing(action.status, None if evidence is None else evidence.reference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +206,7 @@ class _Standing:
     """How an action stands that was not loaded with the subject at hand."""
 
     status: Status
+    reference: str | None = None
     erased: bool = False
 
 
@@ -262,6 +272,8 @@ class _Comparison:
         standing = _Standing(action.status) if action is not None else self.standing_of(entry.action_mark)
         if standing is not None and standing.erased and standing.status is Status.COMMITTED:
             return  # what it was about is not kept any more, so there is nothing left to compare
+        if action is None and standing is not None and standing.reference == entry.reference:
+            return  # it began after the journal was read
         kind, of = _kind_of_marked(standing)
         key = action.key if action is not None else None
         yield self._finding(kind, f"{words}, {of}", entry.reference, entry.action_mark, key)

@@ -342,9 +342,8 @@ class Performer:
     def _anchor(self, request: requests.Anchor) -> str | None:
         assert self.log is not None, "nobody anchors without a log"
         why_not = self.log.await_anchor(request.action_id, request.version, self.closing)
-        if self.closing.is_set():
-            raise GateClosed(CLOSED_WHILE_WAITING)
-        return why_not
+        # An answer and no exception: that nothing was sent is written down before the gate is shut, and nobody has to doubt it.
+        return CLOSED_WHILE_WAITING if self.closing.is_set() else why_not
 
     def _probe_holder(self, request: requests.ProbeHolder) -> Liveness:
         if not self.at_work.begin(request.action_id):

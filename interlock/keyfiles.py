@@ -190,6 +190,8 @@ def public_text(role: Role, key: LogKey | AttestorKey, origin: str) -> str:
 
 _TYPES = {Role.LOG: KeyType.ED25519, Role.WITNESS: KeyType.COSIGNATURE_V1}
 _NO_FOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
+_NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)
+"""For a pipe in the place of a key, which would be waited for until somebody writes into it."""
 
 
 def _check_name(role: Role, name: str) -> None:
@@ -248,7 +250,7 @@ def _attestor_key(data: bytes, path: Path) -> AttestorKey:
 def _read(path: Path) -> bytes:
     """Read a key's file, unless somebody else could have read it or put it there."""
     try:
-        fd = os.open(path, os.O_RDONLY | _NO_FOLLOW | os.O_CLOEXEC)
+        fd = os.open(path, os.O_RDONLY | _NO_FOLLOW | _NO_WAIT | os.O_CLOEXEC)
     except OSError as error:
         if path.is_symlink():
             raise UnsafeKeyFile(f"the key {path} is a link; nothing was signed. Name the file itself") from None

@@ -9,7 +9,8 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from typing import Any
+from http.client import HTTPException, HTTPMessage
+from typing import IO, Any
 from urllib.parse import urlencode
 
 Json = dict[str, Any]
@@ -54,17 +55,29 @@ def _refunds(address: str, key: str, payment: str) -> Iterator[Json]:
         after = {"starting_after": page["data"][-1]["id"]}
 
 
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """A redirect is an answer that nobody expected: followed, it would take the key to wherever it leads."""
+
+    def redirect_request(
+        self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str, headers: HTTPMessage, newurl: str
+    ) -> None:
+        """Follow none."""
+
+
+_OPENER = urllib.request.build_opener(_NoRedirects)
+
+
 def _get(url: str, key: str) -> Json:
     request = urllib.request.Request(url, headers={"Authorization": f"Bearer {key}"})  # noqa: S310 - https, or a stand-in
     for tried in range(1, _TRIES + 1):
         try:
-            with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:  # noqa: S310 - as above
+            with _OPENER.open(request, timeout=_TIMEOUT_S) as answer:
                 read: Json = json.load(answer)
                 return read
         except urllib.error.HTTPError as error:
             if error.code != _TOO_MANY or tried == _TRIES:
                 raise CannotAsk(f"the provider answered {error.code} when it was asked again") from None
             time.sleep(2**tried)
-        except OSError as error:
+        except (OSError, ValueError, HTTPException) as error:
             raise CannotAsk(f"the provider could not be asked again: {error}") from None
     raise AssertionError("unreachable")

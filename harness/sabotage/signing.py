@@ -35,14 +35,14 @@ DEFECTS = (
         breaks=(SIGNED_LOG,),
         file=_WRITING,
         old=lines(
-            "        self._mark.raise_to(note)",
+            "        self._mark.raise_to(note, after=marked)",
             "        stored = StoredCheckpoint(checkpoint, signatures, self._clock.now().isoformat())",
             "        return note if self.tree.store.add_checkpoint(stored, nodes) else None",
         ),
         new=lines(
             "        stored = StoredCheckpoint(checkpoint, signatures, self._clock.now().isoformat())",
             "        added = self.tree.store.add_checkpoint(stored, nodes)",
-            "        self._mark.raise_to(note)",
+            "        self._mark.raise_to(note, after=marked)",
             "        return note if added else None",
         ),
         tests=(_TEST,),

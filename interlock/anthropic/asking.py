@@ -127,7 +127,8 @@ def _answer(message: Message, stop_reason: str | None, written: dict[int, str] |
     calls: list[Call] = []
     for index, block in enumerate(message.content):
         if block.type == "tool_use":
-            arguments = json.dumps(block.input) if written is None else written.get(index) or "{}"
+            # A service may also send them with the block's beginning, and then no letter of them by itself.
+            arguments = (written or {}).get(index) or json.dumps(block.input)
             calls.append(Call(id=block.id, name=block.name, arguments_json=arguments))
     return Answer(
         model=message.model,

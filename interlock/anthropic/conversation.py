@@ -288,15 +288,17 @@ class Talk:
 
         What is read here is a premise from the next answer on: the model had not seen it when it asked.
         """
-        wanted = {call.id: self._wanted(call) for call in answer.calls}
+        # Not by the requests' ids: whether those differ is up to the service.
+        wanted = [self._wanted(call) for call in answer.calls]
         read: dict[tuple[str, str], Premise] = {}
         content: list[Any] = []
-        for call in answer.calls:
+        for call, effect in zip(answer.calls, wanted, strict=True):
             tool = self._setting.tools.get(call.name)
             if isinstance(tool, ReadingTool):
                 told = yield from self._read(tool, call, read)
             else:
-                told = yield from self._act(call, wanted, answer)
+                of_this_tool = [other for asked, other in zip(answer.calls, wanted, strict=True) if asked.name == call.name]
+                told = yield from self._act(call, effect, of_this_tool, answer)
                 self._so_far.asked.append(_asked(call, answer, told))
             result = {"type": "tool_result", "tool_use_id": call.id, "content": told.text}
             content.append(result | ({"is_error": True} if told.is_error else {}))
@@ -336,12 +338,13 @@ class Talk:
             return self._not_done(call.name, f"you have not been shown {effect.subject} yet; read it first with {readers}")
         return effect
 
-    def _act(self, call: Call, wanted: Mapping[str, Effect[Any] | ToolAnswer], answer: Answer) -> Protocol[ToolAnswer]:
-        effect = wanted[call.id]
+    def _act(
+        self, call: Call, effect: Effect[Any] | ToolAnswer, of_this_tool: list[Effect[Any] | ToolAnswer], answer: Answer
+    ) -> Protocol[ToolAnswer]:
         if isinstance(effect, ToolAnswer):
             return effect
         # A decision that contradicts itself is none.
-        if any(wanted[other.id] != effect for other in answer.calls if other.name == call.name):
+        if any(other != effect for other in of_this_tool):
             return self._not_done(call.name, "you asked for different things in one answer; ask for one")
         before = self._so_far.outcomes.get(call.name)
         action = self._approved[call.name]

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict, dataclass
+from math import isfinite
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeVar
 
 import msgspec
@@ -58,7 +59,7 @@ class _Tool(Generic[I]):
             WrongArguments: they are no whole JSON, name a field twice, or are not what the schema says.
         """
         try:
-            value = json.loads(arguments_json, object_pairs_hook=_once, parse_constant=_no_number)
+            value = json.loads(arguments_json, object_pairs_hook=_once, parse_float=_finite, parse_constant=_no_number)
             return msgspec.convert(value, self.input, strict=True)
         except msgspec.ValidationError as error:
             raise WrongArguments(f"the arguments are not as the schema of {self.name} says: {error}") from None
@@ -182,6 +183,13 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(made) != len(pairs):
         raise ValueError("a name stands twice")
     return made
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not isfinite(number):
+        raise ValueError(text)
+    return number
 
 
 def _no_number(text: str) -> NoReturn:

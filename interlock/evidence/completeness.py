@@ -64,10 +64,13 @@ def audit(entries: Iterable[bytes], checkpoint: Checkpoint, here: Mapping[int, R
     """
     frontier, found = Frontier(), dict[int, bytes]()
     marks = tuple({f'{{"id":"{record.aggregate_id}"'.encode() for record in here.values()})
-    for index, entry in enumerate(islice(entries, checkpoint.size)):
-        frontier.append(leaf_hash(entry))
-        if entry.startswith(marks):
-            found[index] = entry
+    try:
+        for index, entry in enumerate(islice(entries, checkpoint.size)):
+            frontier.append(leaf_hash(entry))
+            if entry.startswith(marks):
+                found[index] = entry
+    except MalformedEvidence as error:  # the copy's fault, and not the receipt's
+        return Finding(FindingKind.COMPLETENESS, Verdict.UNVERIFIABLE, f"the copy of the log can't be read: {error}")
     if (frontier.size, frontier.root()) != (checkpoint.size, checkpoint.root):
         words = f"the copy of the log has not the {checkpoint.size} entries that were signed"
         return Finding(FindingKind.COMPLETENESS, Verdict.UNVERIFIABLE, words)

@@ -348,11 +348,16 @@ class _Check:
             known += not_after is not None
             if at is None:
                 continue
-            if (not_after is not None and at > not_after + CLOCKS_MAY_DIFFER) or (
-                not_before is not None and at < not_before - CLOCKS_MAY_DIFFER
-            ):
-                words = f"{event.place} says {at.isoformat()}, and witnesses saw it come between {not_before} and {not_after}"
+            if not_after is not None and at > not_after + CLOCKS_MAY_DIFFER:
+                words = f"{event.place} says {at.isoformat()}, and witnesses had seen it by {not_after.isoformat()}"
                 self._add(FindingKind.TIME, Verdict.INVALID, words)
+            elif not_before is not None and at < not_before - CLOCKS_MAY_DIFFER:
+                # No contradiction: a checkpoint may have been cosigned long after it was signed, and events came in between.
+                words = (
+                    f"{event.place} says {at.isoformat()}, and at {not_before.isoformat()} witnesses cosigned a tree without it: "
+                    "it is backdated, or they were asked late"
+                )
+                self._add(FindingKind.TIME, Verdict.UNVERIFIABLE, words)
         if known:
             self._add(FindingKind.TIME, Verdict.OK, f"witnesses bound the time of {known} of {len(self.events)} events")
         else:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 if sys.platform != "win32":
     import fcntl
 
-from interlock.errors import EpochNeeded, InvalidConfiguration, MalformedEvidence
+from interlock.errors import EpochNeeded, InvalidConfiguration, JournalUnavailable, MalformedEvidence
 from interlock.evidence.checkpoints import Checkpoint, Origin
 from interlock.evidence.notes import SignedNote
 
@@ -39,20 +39,23 @@ class HighWaterMark:
         """Return the last checkpoint that witnesses had cosigned, with their lines; None before the first."""
         return _read(self._witnessed)
 
-    def raise_to(self, note: SignedNote) -> None:
+    def raise_to(self, note: SignedNote, *, after: SignedNote | None) -> None:
         """Put a later checkpoint in the place of the last one, durably, before this returns.
 
-        A smaller one of the same log changes nothing: another process has signed on meanwhile.
+        Args:
+            note: the later one.
+            after: the one that was read, and that the later one was found to continue.
 
         Raises:
+            EpochNeeded: a later epoch was begun here.
             InvalidConfiguration: the file can't be written.
-        EpochNeeded: a later epoch was begun here.
+            JournalUnavailable: another process has put another one there meanwhile; nothing was changed.
         """
-        _raise(self.path, note)
+        _raise(self.path, note, lambda there: _require_unmoved(there, after, note))
 
     def note_witnessed(self, note: SignedNote) -> None:
         """The same for the last one that witnesses had cosigned."""
-        _raise(self._witnessed, note)
+        _raise(self._witnessed, note, lambda _: None)
 
 
 def _read(path: Path) -> SignedNote | None:
@@ -69,15 +72,24 @@ def _read(path: Path) -> SignedNote | None:
     return note
 
 
-def _raise(path: Path, note: SignedNote) -> None:
+def _raise(path: Path, note: SignedNote, require: Callable[[SignedNote | None], None]) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _alone(path):
             there = _read(path)
-            if there is None or _goes_on(Checkpoint.parse(there.text), Checkpoint.parse(note.text)):
+            goes_on = there is None or _goes_on(Checkpoint.parse(there.text), Checkpoint.parse(note.text))
+            require(there)
+            if goes_on:
                 write_durably(path, note.serialize())
     except OSError as error:
         raise InvalidConfiguration(f"the high-water mark {path} can't be written: {error}; nothing was signed") from error
+
+
+def _require_unmoved(there: SignedNote | None, after: SignedNote | None, note: SignedNote) -> None:
+    """Raise where the mark was moved since it was read: two copies of one journal would both pass it with trees of their own."""
+    moved = there is not None and there.text != note.text and (after is None or there.text != after.text)
+    if moved:
+        raise JournalUnavailable("another process signed the log meanwhile; nothing was signed here, and it is tried again")
 
 
 def _goes_on(before: Checkpoint, now: Checkpoint) -> bool:

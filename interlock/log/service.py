@@ -74,7 +74,7 @@ class LogService:
         self._stopping, self._wake = threading.Event(), threading.Event()
         self._signed = {witness.name: threading.Event() for witness in self.witnesses}
         self._changed, self._generation = threading.Condition(), 0
-        self._wanted = self._leads = False
+        self._wanted = self._leads = self._unannounced = False
         self._waiting_since_s: float | None = None
         self._told: tuple[type[Exception], str] | None = None
 
@@ -170,13 +170,16 @@ class LogService:
         if self.writer is None or not self._leads:
             return
         if not led:
-            self._announce()  # the leader before may have left witnesses behind
-        wanted, self._wanted = self._wanted, False
+            self._unannounced = True  # the leader before may have left witnesses behind
+        # Signed first: a witness that cosigns an old tree now says that what came since is younger than it is.
+        wanted, self._wanted = self._wanted or not led, False
         if self._is_due(self.writer.waiting(), wanted=wanted):
             made = self.writer.checkpoint()
             self._told = None
-            if made is not None:
-                self._announce()
+            self._unannounced |= made is not None
+        if self._unannounced:
+            self._unannounced = False
+            self._announce()
 
     def _is_due(self, waiting: int, *, wanted: bool) -> bool:
         now_s = elapsing_s()

@@ -31,8 +31,12 @@ class JournalSource:
 
         Raises:
             JournalUnavailable: it can't be read.
+            MalformedEvidence: what is there is none.
         """
-        note = self._log.latest()
+        try:
+            note = self._log.latest()
+        except JournalCorrupt as error:
+            raise MalformedEvidence(str(error)) from error
         return None if note is None else note.serialize()
 
     def root(self, size: int) -> bytes | None:

@@ -44,6 +44,7 @@ class Source(Protocol):
 
         Raises:
             JournalUnavailable: it can't be read.
+            MalformedEvidence: what is there is none.
         """
         ...
 

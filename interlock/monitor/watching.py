@@ -60,7 +60,10 @@ class Monitor:
             JournalUnavailable: the log or the monitor's own state can't be read: nothing is known then, neither good nor bad.
         """
         held = self._state.held()
-        data = self._source.checkpoint()
+        try:
+            data = self._source.checkpoint()
+        except MalformedEvidence as error:
+            return self._refused(held, None, b"", [Finding(FindingKind.CHECKPOINT, "checkpoint", str(error))])
         if data is None:
             return self._nothing_there(held)
         try:

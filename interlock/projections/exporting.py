@@ -121,11 +121,12 @@ def export_receipt(
         action = _chain(journal, action_id)
         approval_id = _approval_of(journal, action)
         approval = _chain(journal, approval_id) if approval_id is not None else []
-    events = [*action, *approval]
+        events = [*action, *approval]
+        indexes = [event.index for event in events if event.index is not None]
+        # Of the same moment: a later checkpoint may cover events that are not here, and would prove that they were left out.
+        note = log.covering(min(indexes), policy) if indexes else None
     _require_exportable(events, withhold)
     progress = _require_legal(events).actions[action_id]
-    indexes = [event.index for event in events if event.index is not None]
-    note = log.covering(min(indexes), policy) if indexes else None
     claim = _claim(journal.log_id, action, approval, progress, note)
     records = tuple(event.record.serialize().decode() for event in events)
     statement = Statement((Subject(CHAIN_NAME, {"sha256": digest_of(records)}),), PREDICATE_TYPE, claim.to_fields())

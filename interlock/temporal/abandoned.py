@@ -13,12 +13,13 @@ from collections.abc import AsyncGenerator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
+from datetime import UTC
 from threading import Thread
 from typing import Any, Self
 
 from temporalio import activity
 from temporalio.api.common.v1 import WorkflowExecution
-from temporalio.api.workflowservice.v1 import ResetStickyTaskQueueRequest
+from temporalio.api.workflowservice.v1 import GetWorkflowExecutionHistoryReverseRequest, ResetStickyTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
@@ -30,11 +31,16 @@ _LOG = logging.getLogger("interlock")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Which activity fired an action. The three ids name one activity for ever; a run that was reset has others."""
+    """Which activity fired an action.
+
+    The three ids name one activity at a time: a run that was reset is another, but a workflow that gives its activities ids
+    itself may give one again. When it was scheduled, by the server's clock and the same for all attempts, tells those apart.
+    """
 
     workflow: str
     run: str
     activity: str
+    scheduled: str
 
     @classmethod
     def here(cls) -> Self | None:
@@ -42,14 +48,14 @@ class Place:
         info = activity.info()
         if info.is_local or info.workflow_id is None or info.workflow_run_id is None:
             return None
-        return cls(info.workflow_id, info.workflow_run_id, info.activity_id)
+        return cls(info.workflow_id, info.workflow_run_id, info.activity_id, info.scheduled_time.isoformat())
 
     @classmethod
     def of(cls, receipt: Receipt) -> Self | None:
         """Return the place that a receipt names; None where it names none."""
         match json.loads(receipt.decision_json or "{}"):
-            case {"temporal": {"workflow": str(workflow), "run": str(run), "activity": str(name)}}:
-                return cls(workflow, run, name)
+            case {"temporal": {"workflow": str(workflow), "run": str(run), "activity": str(name), "scheduled": str(at)}}:
+                return cls(workflow, run, name, at)
             case _:
                 return None
 
@@ -95,7 +101,8 @@ async def _on_thread(gate: Gate) -> Report:
     future: Future[Report] = Future()
 
     def recover() -> None:
-        future.set_running_or_notify_cancel()
+        if not future.set_running_or_notify_cancel():
+            return  # the worker has ended already
         try:
             future.set_result(gate.recover())
         except Exception as error:  # noqa: BLE001 - it is handed on, not swallowed
@@ -114,10 +121,29 @@ async def _complete(client: Client, outcome: Committed | Refused | Ambiguous) ->
     place = Place.of(outcome.receipt)
     if place is None:
         return
-    # First: the workflow's next task goes to the worker that it is bound to when the activity is completed, and that one is dead.
     execution = WorkflowExecution(workflow_id=place.workflow, run_id=place.run)
+    if await _last_scheduled(client, execution, place.activity) != place.scheduled:
+        return
+    # First: the workflow's next task goes to the worker that it is bound to when the activity is completed, and that one is dead.
     await client.workflow_service.reset_sticky_task_queue(
         ResetStickyTaskQueueRequest(namespace=client.namespace, execution=execution)
     )
     handle = client.get_async_activity_handle(workflow_id=place.workflow, run_id=place.run, activity_id=place.activity)
     await handle.complete(result_of(outcome))
+
+
+async def _last_scheduled(client: Client, execution: WorkflowExecution, activity_id: str) -> str | None:
+    """Return when an activity of this id was scheduled, the last time.
+
+    Raises:
+        RPCError: there is no such workflow.
+    """
+    request = GetWorkflowExecutionHistoryReverseRequest(namespace=client.namespace, execution=execution)
+    while True:
+        page = await client.workflow_service.get_workflow_execution_history_reverse(request)
+        for event in page.history.events:
+            if event.activity_task_scheduled_event_attributes.activity_id == activity_id:
+                return event.event_time.ToDatetime(UTC).isoformat()
+        if not page.next_page_token:
+            return None
+        request.next_page_token = page.next_page_token

@@ -39,7 +39,7 @@ class Firing:
             `f"refund:{approval_id}"`. Never from an attempt, a run id or a model's text.
         supersedes: the key of the refused action that this one carries on.
         decision: how the decision came about, as JSON values, for the receipt; no secrets. The ids of the workflow, the run and
-            the activity are added to it, as `temporal`.
+            the activity, and when that was scheduled, are added to it, as `temporal`.
     """
 
     effect: Effect[Any]
@@ -170,4 +170,5 @@ def _with_place(decision: Mapping[str, Any] | None) -> Mapping[str, Any] | None:
 
 def _require_wanted() -> None:
     if activity.is_cancelled() and not activity.is_worker_shutdown():
-        raise CancelledError("it was cancelled before anything was written or sent")
+        # An earlier attempt may have sent: the words are about this one only.
+        raise CancelledError("it was cancelled before this attempt wrote or sent anything")

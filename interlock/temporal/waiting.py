@@ -64,14 +64,12 @@ async def pause_awaited(seconds: float) -> None:
 
 
 async def uninterrupted(work: Coroutine[Any, Any, R]) -> R:
-    """Await work that is bounded in time, and let a cancellation wait for its end.
+    """Await work that is bounded in time, and let cancellations wait for its end, however many there are.
 
     A send that was begun is better recorded than left for recovery: the workflow learns what became of it.
     """
     task = asyncio.ensure_future(work)
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if task.cancelled():
-            raise
-        return await task
+    while not task.done():
+        with suppress(asyncio.CancelledError):  # a loop that ends cancels the task as well
+            await asyncio.wait({task})
+    return task.result()

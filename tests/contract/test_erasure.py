@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -233,6 +235,30 @@ def test_the_bytes_are_gone_from_the_file(folder: Path) -> None:
         for gate in [stage.gate()]:
             gate.erase("key-of-anna-schmidt", reason="subject_request", by="user:19")
         assert b"key-of-anna-schmidt" not in _bytes(path)
+
+
+class _Forgetful(sqlite3.Connection):
+    """A connection of a build of SQLite that leaves what it frees as it was, as most of them do by default."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        super().execute("PRAGMA secure_delete=OFF")
+
+
+@pytest.mark.sqlite_only
+def test_the_bytes_are_gone_on_any_build(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What updates and split pages left behind before the erasure is gone too, whatever SQLite was built to do."""
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=_Forgetful))
+    path, keys = folder / "journal.db", [f"key-of-anna-{number:03}" for number in range(24)]
+    with Stage(path, World(PROFILES["keys"])) as stage:
+        for key in keys:
+            _fired(stage, key)
+        for key in keys[::2]:
+            stage.gate().erase(key, reason="subject_request", by="user:19")
+            stage.gate().revoke(f"case-{key}", by="user:2")
+            stage.gate().erase_approval(f"case-{key}", reason="subject_request", by="user:19")
+        data = _bytes(path)
+        assert [key for key in keys if key.encode() in data] == keys[1::2]
 
 
 def _bytes(path: Path) -> bytes:

@@ -24,7 +24,7 @@ from interlock import AsyncGate, Gate, Receipts
 from interlock.stripe import StripeRefunds
 from interlock.temporal import RECOMMENDED, GatePlugin, RecoveryWorkflow, recovery_activity
 from tests.integration.temporal_refunds import APPROVED_MINOR, Case, Refunds
-from tests.integration.temporal_workflows import InNoHurry, RefundCase, SayHowItEnded
+from tests.integration.temporal_workflows import InNoHurry, OneIdTwice, RefundCase, SayHowItEnded
 
 ROOT = Path(__file__).resolve().parents[2]
 LONGEST_S = 60.0
@@ -110,8 +110,8 @@ class Desk:
                 async with Worker(
                     await self.connect(),
                     task_queue=self.queue,
-                    workflows=[InNoHurry, RefundCase, SayHowItEnded, RecoveryWorkflow],
-                    activities=[desk.refund, desk.refund_awaited, recovery_activity],
+                    workflows=[InNoHurry, OneIdTwice, RefundCase, SayHowItEnded, RecoveryWorkflow],
+                    activities=[desk.refund, desk.refund_awaited, desk.refund_named, recovery_activity],
                     activity_executor=executor,
                     plugins=[GatePlugin(gate, awaited)],
                     **RECOMMENDED.worker,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from interlock import Premise
 from interlock.stripe import StripeRefunds
@@ -35,6 +35,11 @@ class Refunds:
     async def refund_awaited(self, case: Case) -> Firing:
         """Refund on the event loop, through an AsyncGate."""
         return self._firing(case)
+
+    @gated("refund-named")
+    def refund_named(self, case: Case) -> Firing:
+        """Refund for a workflow that does so for several cases: the key is the case's."""
+        return replace(self._firing(case), key=f"refund:{case.id}")
 
     def _firing(self, case: Case) -> Firing:
         effect = self._stripe.refund(payment=case.payment, amount_minor=APPROVED_MINOR, currency="usd", reference=case.id)

@@ -53,12 +53,13 @@ class _Timed(ActivityInboundInterceptor):
 async def work(address: str, queue: str, journal: str, stripe_url: str, threads: str, durations: str) -> None:
     """Work until the process is killed."""
     stripe = StripeRefunds(LOCAL_API_KEY, api_base=stripe_url)
+    desk = Refunds(stripe)
     with Gate.open(journal, targets=[stripe]) as gate, ThreadPoolExecutor(int(threads)) as executor:
         worker = Worker(
             await Client.connect(address),
             task_queue=queue,
             workflows=[InNoHurry, RefundCase, SayHowItEnded],
-            activities=[Refunds(stripe).refund],
+            activities=[desk.refund, desk.refund_named],
             activity_executor=executor,
             interceptors=[Durations(Path(durations))],
             plugins=[GatePlugin(gate)],

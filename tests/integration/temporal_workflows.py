@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import timedelta
 from typing import assert_never
 
 from temporalio import workflow
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ActivityError
 
 from interlock import Premise
 from interlock.stripe import Refund, StripeRefunds
@@ -35,6 +38,27 @@ class InNoHurry:
     async def run(self, case: Case) -> GateResult:
         """Refund."""
         return await workflow.execute_activity_method(Refunds.refund, case, start_to_close_timeout=timedelta(minutes=10))
+
+
+@workflow.defn
+class OneIdTwice:
+    """Refunds two cases, one after the other, in activities to which it gives the same id."""
+
+    @workflow.run
+    async def run(self, first: Case, second: Case, elsewhere: str) -> GateResult:
+        """Wait three seconds for the first, on another task queue, and then refund the second; return what became of that."""
+        with suppress(ActivityError):
+            await workflow.execute_activity_method(
+                Refunds.refund_named,
+                first,
+                activity_id="refund",
+                task_queue=elsewhere,
+                start_to_close_timeout=timedelta(seconds=3),
+                retry_policy=RetryPolicy(maximum_attempts=1),
+            )
+        return await workflow.execute_activity_method(
+            Refunds.refund_named, second, activity_id="refund", start_to_close_timeout=timedelta(minutes=10)
+        )
 
 
 @workflow.defn

@@ -216,6 +216,23 @@ def test_closing_the_gate_ends_the_wait(stage: Stage) -> None:
     assert stage.ledger == []
 
 
+@pytest.mark.parametrize("stage", ["sqlite", "postgres"], indirect=True)
+def test_closing_the_gate_leaves_no_doubt(stage: Stage) -> None:
+    """That nothing was sent is written down when the wait ends with the gate: a target that can't be asked sends it later."""
+    policy = stage.folder / "policy"
+    policy.write_text(f"log {stage.key.public}\nquorum none\n", encoding="utf-8")
+    gate = stage.gate(LogConfig(policy_file=policy, anchor=BEFORE, anchor_wait_s=20))
+    fired = Background(lambda: stage.fire(gate, "a"))
+    wait_until(lambda: any(topic.endswith("dispatched") for *_, topic in stage.journals.log(stage.path)))
+    gate.close()
+    with pytest.raises(GateClosed):
+        fired.result()
+    with stage.gate(stage.config(anchor=BEFORE)) as again:
+        (outcome,) = again.recover().outcomes
+    assert isinstance(outcome, Committed)
+    assert stage.ledger == ["a"]
+
+
 def test_a_wait_that_leaves_no_time_to_send_is_refused(stage: Stage) -> None:
     """A wait that would use the send's time up is refused when the gate is opened."""
     with pytest.raises(InvalidConfiguration, match="anchor_wait_s"):

@@ -264,6 +264,35 @@ def test_a_target_that_is_awaited(shop: Shop) -> None:
         assert kinds(audit(journal, [WithBooks()])) == [AuditKind.EXTRA_UNMARKED]
 
 
+@pytest.mark.parametrize("everything", [False, True])
+def test_gates_that_go_on_meanwhile(shop: Shop, everything: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """What is refunded between the reading of the journal and of the books, or behind it, contradicts nobody."""
+    payment = pay(shop.client).id
+
+    def fire(case: str, amount_minor: int, *, later: bool = False) -> None:
+        effect = shop.target.refund(payment=payment, amount_minor=amount_minor, currency="usd")
+        with Gate.open(shop.url, targets=[shop.target]) as gate:
+            approval = gate.approve(case, by="user:1", expires_in_s=3600, cap_minor=amount_minor, currency="usd")
+            begin = gate.propose if later else gate.fire
+            begin(f"refund:{case}", effect, approval=approval, premises=[shop.target.observe(payment)])
+
+    class Busy(StripeRefunds):
+        def _books(self, subject: str | None, *, deadline: Any) -> Books | CannotTell:
+            if shop.refunds_of(payment):
+                return super()._books(subject, deadline=deadline)
+            fire("new", 300)
+            books = super()._books(subject, deadline=deadline)
+            fire("waiting", 500)
+            return books
+
+    fire("waiting", 500, later=True)
+    busy = Busy(shop.key, api_base=shop.standin.api_base)
+    with open_journal(shop.url, create=False) as journal:
+        found = audit(journal, [busy], everything=everything)
+    assert len(shop.refunds_of(payment)) == 2
+    assert found.findings == ()
+
+
 def test_books_that_are_none() -> None:
     """Whatever a target gives that is no entry becomes CannotTell, and never an empty book."""
     entry: dict[str, Any] = {"subject": "pi_1", "reference": "re_1", "state": "succeeded", "settlement": Settlement.FINAL}

@@ -12,6 +12,7 @@ import pytest
 
 from interlock.cli import main
 from interlock.domain.records import leaf_hash
+from interlock.errors import JournalCorrupt
 from interlock.evidence.attestors import Attestor, Attestors
 from interlock.evidence.checkpoints import Checkpoint
 from interlock.evidence.merkle import root_of
@@ -78,6 +79,18 @@ def test_the_checkpoint_is_published_last(stage: Stage, tmp_path: Path) -> None:
     publish(service.tree, folder, write)
     assert len(written) > 3
     assert written[-1] == folder / "checkpoint"
+
+
+def test_a_record_that_was_changed_since_is_not_published(stage: Stage, tmp_path: Path) -> None:
+    """A full bundle of entries is never written again, so a record goes into it only if it is the one that was signed."""
+    stage.write("a")
+    service = stage.service()
+    assert service.writer is not None
+    service.writer.checkpoint()
+    stage.journals.edit(stage.path, "UPDATE stored_events SET topic = 'interlock.action.refused' WHERE topic LIKE '%committed'")
+    with pytest.raises(JournalCorrupt, match="not those that were signed"):
+        publish(service.tree, tmp_path / "public", write_durably)
+    assert not list((tmp_path / "public").rglob("entries/*"))
 
 
 def test_another_log_is_not_published_over_this_one(stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

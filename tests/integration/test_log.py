@@ -328,7 +328,7 @@ def test_the_mark_is_durable_before_the_row(stage: Stage) -> None:
 
 
 def test_a_smaller_checkpoint_does_not_lower_the_mark(stage: Stage) -> None:
-    """A leader that was overtaken leaves the mark where the other one put it."""
+    """A leader that was overtaken leaves the mark where the other one put it, and signs nothing."""
     stage.write("a")
     service = stage.service()
     assert service.writer is not None
@@ -337,7 +337,9 @@ def test_a_smaller_checkpoint_does_not_lower_the_mark(stage: Stage) -> None:
     assert first is not None
     stage.write("b")
     second = service.writer.checkpoint()
-    service.mark.raise_to(first)
+    with pytest.raises(JournalUnavailable):
+        service.mark.raise_to(first, after=None)
+    service.mark.raise_to(first, after=second)
     assert service.mark.read() == second
 
 
@@ -351,7 +353,7 @@ def test_an_earlier_epoch_does_not_take_the_marks_place(stage: Stage) -> None:
     assert first is not None
     later = service.writer.start_epoch()
     with pytest.raises(EpochNeeded, match="was begun here meanwhile"):
-        service.mark.raise_to(first)
+        service.mark.raise_to(first, after=first)
     assert service.mark.read() == later
 
 

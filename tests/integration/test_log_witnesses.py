@@ -67,6 +67,20 @@ def test_a_witness_that_was_down_gets_the_newest_checkpoint(stage: Stage, witnes
     assert len(stage.journals.rows(stage.path, "cosignatures")) <= 2
 
 
+def test_a_new_leader_signs_before_it_asks(stage: Stage, witnesses: Witnesses) -> None:
+    """What the leader before left without a cosignature gets none any more: it would say that what came since is younger."""
+    writer = stage.service().writer
+    assert writer is not None
+    stage.write("a")
+    assert writer.checkpoint() is not None
+    stage.write("b")
+    service = stage.service(stage.config(policy_file=witnesses.policy, every_s=1.0))
+    service.start()
+    wait_until(lambda: service.tree.store.cosigned_sizes(stage.origin))
+    service.stop()
+    assert service.tree.store.cosigned_sizes(stage.origin, limit=10) == [service.tree.size()]
+
+
 def test_a_witness_that_has_seen_more_is_an_alarm(stage: Stage, witnesses: Witnesses, capsys: pytest.CaptureFixture[str]) -> None:
     """A journal that was set back together with its mark is signed again, and the witness says that it has seen more."""
     command = [

@@ -104,6 +104,17 @@ def test_a_log_that_grows(watched: Watched) -> None:
     assert all(verify_note(one, [verifier_of(MONITOR.key), verifier_of(LOG.key)]) for one in accepted)
 
 
+def test_a_checkpoint_that_is_too_large_is_named(watched: Watched) -> None:
+    """A log that hands out what is no checkpoint is found out, and does not end the watch."""
+    assert watched.look().clean
+    (watched.path / "checkpoint").write_bytes(b"x" * (2 << 20))
+    seen = watched.look()
+    assert (kinds(seen), seen.held_size) == ({FindingKind.CHECKPOINT}, 10)
+    assert "refused" in watched.lines()[-1]
+    watched.publish()
+    assert watched.look().clean
+
+
 def test_across_many_bundles(watched: Watched) -> None:
     """Bundles of entries that are whole, partial, and begun in the middle are read as one log."""
     for size in (10, 255, 256, 257, 700):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from interlock.evidence.notes import SignedNote
 from interlock.evidence.policies import NO_WITNESSES, Log, Policy
 from interlock.evidence.signing import AttestorKey, NoteKey
 from interlock.evidence.statements import PAYLOAD_TYPE, Statement, Subject
+from interlock.evidence.tiles import Tile, decode_bundle
 from interlock.evidence.verifying import Known, Trust, verify_receipt
 from interlock.evidence.vkeys import KeyType
 from interlock.infrastructure.opening import open_journal
@@ -273,17 +275,26 @@ def test_witnesses_bound_the_time(stage: Stage) -> None:
     assert bounds == {(start - 10, end - 5)}
 
 
-@pytest.mark.parametrize("at", ["2020-01-01T00:00:00Z", "2040-01-01T00:00:00Z"])
-def test_a_time_that_witnesses_contradict_is_refused(stage: Stage, forgery: Forgery, at: str) -> None:
-    """Backdated before a checkpoint without it, or dated behind one with it."""
-    forged = forgery.edited("approval", 1, lambda state: state.update(timestamp=at)).made()
-    before = LAB.note([bytes(32)] * 0, 0)  # an empty tree bounds nothing
-    found = check(forged, checkpoints=[before.serialize()])
-    if at.startswith("2040"):
-        assert_found(found, Verdict.INVALID, FindingKind.TIME, "witnesses saw it come")
+def test_a_time_that_witnesses_contradict_is_refused(forgery: Forgery) -> None:
+    """Dated behind the first checkpoint with it: nobody sees what has not happened yet."""
+    forged = forgery.edited("approval", 1, lambda state: state.update(timestamp="2040-01-01T00:00:00Z")).made()
+    assert_found(check(forged), Verdict.INVALID, FindingKind.TIME, "witnesses had seen it by")
+
+
+def test_a_time_before_a_checkpoint_without_it(stage: Stage, forgery: Forgery) -> None:
+    """Backdated, or written between the signing of a checkpoint and its late cosigning: nobody can tell, and that is said."""
+    forged = forgery.edited("action", 1, lambda state: state.update(timestamp="2020-01-01T00:00:00Z")).made()
     old = LAB.note([], now_s(stage) - 400).serialize()
-    if at.startswith("2020"):
-        assert_found(check(forged, checkpoints=[old]), Verdict.INVALID, FindingKind.TIME, "witnesses saw it come")
+    assert_found(check(forged, checkpoints=[old]), Verdict.UNVERIFIABLE, FindingKind.TIME, "backdated, or they were asked late")
+
+
+def test_a_witness_that_was_asked_late_contradicts_nobody(stage: Stage) -> None:
+    """The log was not signed for an hour, and gates went on; then the checkpoint from before was cosigned, and one with all."""
+    end, first = now_s(stage), 8  # the committed action and its approval end here
+    bundle = exported(stage, "declined", checkpoints={first - 1: end + 3600, _size(stage): end + 3601})
+    found = check(bundle)
+    assert found.verdict is Verdict.UNVERIFIABLE
+    assert {one.kind for one in found.findings if one.verdict is Verdict.UNVERIFIABLE} == {FindingKind.TIME}
 
 
 # --- what it leaves out
@@ -353,6 +364,13 @@ def test_the_whole_log_shows_what_was_left_out(forgery: Forgery) -> None:
     found = check(short_of_its_last_event(forgery), entries=entries)
     assert_found(found, Verdict.INVALID, FindingKind.COMPLETENESS, "the log has 7 events of this case, and the receipt 5")
     assert_found(check(whole, entries=entries[:-1]), Verdict.UNVERIFIABLE, FindingKind.COMPLETENESS, "has not the 7 entries")
+
+
+def test_a_copy_that_can_not_be_read_is_no_fault_of_the_receipt(forgery: Forgery) -> None:
+    """Whoever keeps the copy can spoil it: nothing is known then, and nothing is raised."""
+    spoiled = chain.from_iterable(decode_bundle(Tile(None, 0, 3), data) for data in (b"no entries",))
+    found = check(forgery.made(), entries=spoiled)
+    assert_found(found, Verdict.UNVERIFIABLE, FindingKind.COMPLETENESS, "the copy of the log can't be read")
 
 
 def test_a_copy_of_a_log_that_nobody_trusts_shows_nothing(forgery: Forgery) -> None:

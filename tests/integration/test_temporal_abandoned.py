@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,9 @@ from harness.temporal.server import TemporalServer
 from interlock import Receipts
 from interlock.temporal import CommittedResult, RefusedResult
 from interlock.temporal.abandoned import finishing_abandoned
-from tests.integration.temporal_desk import LONGEST_S, Desk, attempts
+from tests.integration.temporal_desk import LONGEST_S, Desk, attempts, pending
 from tests.integration.temporal_refunds import Case
-from tests.integration.temporal_workflows import InNoHurry, RefundCase
+from tests.integration.temporal_workflows import InNoHurry, OneIdTwice, RefundCase
 
 _ON_A_THREAD = False
 
@@ -133,8 +134,39 @@ def test_an_attempt_that_already_runs_is_left_alone(desk: Desk) -> None:
     assert desk.refunded(case) == [2000]
 
 
+def test_a_later_activity_of_the_same_id_is_left_alone(desk: Desk, client: stripe.StripeClient, tmp_path: Path) -> None:
+    """A workflow gave up on one, and gave its id to the next: that one is not told what became of the first one's action."""
+    first, second = desk.case(), desk.case()
+    elsewhere = Desk(desk.address, desk.standin, client, tmp_path, desk.journal)
+
+    async def run() -> tuple[bool, Any]:
+        async with desk.worker():
+            doomed = await asyncio.to_thread(elsewhere.process)
+            desk.standin.arm(FaultKind.DELAY_LANDING, seconds=LONGEST_S)
+            handle = await desk.start(first, OneIdTwice.run, second, elsewhere.queue)
+            await asyncio.to_thread(desk.standin.wait_until_held_back, 1)
+            desk.standin.arm(FaultKind.HOLD, seconds=LONGEST_S)
+            doomed.kill()
+            await asyncio.to_thread(doomed.wait)
+            await asyncio.to_thread(desk.standin.wait_until_held_back, 2)
+            with desk.gate() as gate:
+                async with finishing_abandoned(await desk.connect(), gate), asyncio.timeout(LONGEST_S):
+                    while desk.status(first) != "COMMITTED":  # noqa: ASYNC110 - written by a task of the adapter's own
+                        await asyncio.sleep(0.05)
+                    await asyncio.sleep(1)
+            waits = await pending(handle) is not None
+            desk.standin.release()
+            return waits, await _result_of(handle)
+
+    with elsewhere:
+        waits, result = asyncio.run(run())
+    assert waits
+    assert result.key == f"refund:{second.id}"
+    assert [desk.refunded(case) for case in (first, second)] == [[2000], [2000]]
+
+
 def test_the_receipt_names_the_activity(desk: Desk) -> None:
-    """Workflow, run and activity stand beside the decision: that is how the next worker knows whom to tell."""
+    """Workflow, run, activity and when it was scheduled stand beside the decision: so the next worker knows whom to tell."""
     case = desk.case()
 
     async def run() -> WorkflowHandle[Any, Any]:
@@ -146,7 +178,9 @@ def test_the_receipt_names_the_activity(desk: Desk) -> None:
     handle = asyncio.run(run())
     with Receipts.open(desk.journal) as receipts:
         said = receipts.receipt(f"refund:{case.id}").decision_json or ""
-    assert json.loads(said) == {"temporal": {"workflow": case.id, "run": handle.result_run_id, "activity": "1"}}
+    place = json.loads(said)["temporal"]
+    assert datetime.fromisoformat(place.pop("scheduled")).tzinfo is UTC
+    assert place == {"workflow": case.id, "run": handle.result_run_id, "activity": "1"}
 
 
 def test_a_journal_that_can_not_be_used_does_not_end_the_worker(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.errors import InvalidConfiguration
+from interlock.errors import InvalidConfiguration, JournalUnavailable
 from interlock.evidence.checkpoints import Checkpoint
 from interlock.evidence.notes import NoteSignature, SignedNote
 from interlock.infrastructure import high_water
@@ -24,7 +24,7 @@ def test_it_is_what_was_written(tmp_path: Path) -> None:
     """It is the last signed checkpoint itself, in a folder that is made for it, readable by its owner alone."""
     mark = HighWaterMark(tmp_path / "marks" / "log.mark")
     assert mark.read() is None
-    mark.raise_to(note(3))
+    mark.raise_to(note(3), after=None)
     mark.note_witnessed(note(2))
     assert mark.read() == note(3)
     assert mark.witnessed() == note(2)
@@ -39,7 +39,19 @@ def test_a_mark_that_was_damaged_is_an_error(tmp_path: Path, content: bytes) -> 
     with pytest.raises(InvalidConfiguration, match="can't be read"):
         mark.read()
     with pytest.raises(InvalidConfiguration):
-        mark.raise_to(note(4))
+        mark.raise_to(note(4), after=None)
+
+
+def test_a_mark_that_was_moved_since_it_was_read_stays(tmp_path: Path) -> None:
+    """Of two copies of one journal with one mark, the slower one signs nothing; who would sign the same again may."""
+    mark = HighWaterMark(tmp_path / "log.mark")
+    mark.raise_to(note(3), after=None)
+    mark.raise_to(note(4), after=note(3))
+    for late in (note(3), None):
+        with pytest.raises(JournalUnavailable, match="signed the log meanwhile"):
+            mark.raise_to(note(5), after=late)
+    mark.raise_to(note(4), after=note(3))
+    assert mark.read() == note(4)
 
 
 def test_a_write_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -63,7 +75,7 @@ def test_a_fork_in_the_middle_of_a_write_holds_nobody_up(tmp_path: Path) -> None
             os.read(reading, 1)  # lives until the parent is done
             os._exit(0)
     os.close(reading)
-    raised = threading.Thread(target=mark.raise_to, args=(note(3),), daemon=True)
+    raised = threading.Thread(target=mark.raise_to, args=(note(3),), kwargs={"after": None}, daemon=True)
     raised.start()
     raised.join(10)
     os.close(writing)

@@ -52,6 +52,8 @@ def open_file(options: DatabaseOptions, mode: str = "rw") -> sqlite3.Connection:
     connection.row_factory = sqlite3.Row
     # A commit that is not on the disk is not a commit: I1 rests on it.
     connection.execute("PRAGMA synchronous=FULL")
+    # Whatever the build's default is: what an update or a split page leaves behind would outlive an erasure.
+    connection.execute("PRAGMA secure_delete=ON")
     if options.max_page_count is not None:
         connection.execute(f"PRAGMA max_page_count={options.max_page_count}")
     return connection

@@ -134,7 +134,6 @@ class Recorder(SQLiteApplicationRecorder):
     def redact(self, aggregate_id: UUID, summary: ActionSummary | None) -> None:
         """Forget the states of the events before an aggregate's Erased, and put another row in the place of its summary."""
         with self.datastore.immediate() as cursor:
-            cursor.execute("PRAGMA secure_delete = ON")  # or the bytes would stay in the file's free space
             cursor.execute(_FORGET_STATES, (aggregate_id.hex, aggregate_id.hex))
             cursor.execute("DELETE FROM receipts WHERE action_id = ?", (aggregate_id.hex,))
             if summary is not None:

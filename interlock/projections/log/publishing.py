@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from interlock.domain.records import leaf_hash
 from interlock.errors import InvalidConfiguration, JournalCorrupt, MalformedEvidence
 from interlock.evidence.checkpoints import Checkpoint
 from interlock.evidence.notes import SignedNote
-from interlock.evidence.tiles import TILE_WIDTH, Tile, tiles_of
+from interlock.evidence.tiles import TILE_WIDTH, Tile, decode_bundle, tiles_of
 from interlock.projections.log.tree import TransparencyLog
 
 CHECKPOINT = "checkpoint"
@@ -44,10 +45,20 @@ def publish(tree: TransparencyLog, folder: Path, write: Write, note: SignedNote 
     for tile in _files_of(checkpoint.size):
         path = folder / tile.path
         if not path.exists():
+            data = tree.read_tile(tile)
+            if tile.level is None:
+                _require_entries_of_the_tree(tree, tile, data)
             path.parent.mkdir(parents=True, exist_ok=True)
-            write(path, tree.read_tile(tile))
+            write(path, data)
     write(folder / CHECKPOINT, given.serialize())
     return checkpoint
+
+
+def _require_entries_of_the_tree(tree: TransparencyLog, bundle: Tile, data: bytes) -> None:
+    """Raise where a record is not the one that was signed: a full bundle is never written again."""
+    leaves = tree.leaf_hashes(bundle.index * TILE_WIDTH, bundle.width)
+    if [leaf_hash(entry) for entry in decode_bundle(bundle, data)] != list(leaves):
+        raise JournalCorrupt(f"the records of {bundle.path} are not those that were signed; run `interlock verify`")
 
 
 def _require_same_log(path: Path, checkpoint: Checkpoint) -> None:

@@ -59,8 +59,8 @@ class Mark(Protocol):
         """Return the last one that witnesses had cosigned; None before the first."""
         ...
 
-    def raise_to(self, note: SignedNote) -> None:
-        """Put a later one in its place, durably, before this returns."""
+    def raise_to(self, note: SignedNote, *, after: SignedNote | None) -> None:
+        """Put a later one in its place, durably, before this returns; where it is still the one that was read."""
         ...
 
 
@@ -129,14 +129,16 @@ class LogWriter:
             EpochNeeded: the journal does not continue what was signed.
             JournalCorrupt: an event is not what was written.
             InvalidConfiguration: the log is signed by other keys.
+            JournalUnavailable: another process signed at the same moment; it can be tried again.
         """
         log = self._opened()
         self.waiting()
-        last = self._trusted(log, self._last())
+        marked = self._mark.read()
+        last = self._trusted(log, self._last(), marked)
         size = self.tree.size()
         if size == (last.checkpoint.size if last else 0):
             return None
-        return self._sign(log, last, size)
+        return self._sign(log, last, size, marked)
 
     def start_epoch(self) -> SignedNote:
         """Begin a new epoch on what the database holds, after a restore, and sign its first checkpoint.
@@ -153,7 +155,7 @@ class LogWriter:
         log = log or JournalLog.open(self.identity, self._clock.now())
         self._start(log, max(before, log.epoch) + 1, self._mark.witnessed() or marked)
         self.waiting()
-        note = self._sign(log, self._last(), self.tree.size(), anew=True)
+        note = self._sign(log, self._last(), self.tree.size(), marked, anew=True)
         if note is None:
             raise EpochNeeded("another process signed the log meanwhile; stop it, and run this again")
         return note
@@ -164,12 +166,12 @@ class LogWriter:
         Raises:
             EpochNeeded: the journal's last checkpoint is not of its present epoch, or not signed by this key.
         """
-        log, last = self._journal.find_log(), self._last()
+        log, last, marked = self._journal.find_log(), self._last(), self._mark.read()
         if log is None or last is None or last.checkpoint.origin != log.origin:
             raise EpochNeeded("the journal holds no checkpoint of its present epoch; nothing was changed")
         self._require_signed(log, last)
         self._require_root(last.checkpoint, "the journal's last checkpoint")
-        self._mark.raise_to(last.note)
+        self._mark.raise_to(last.note, after=marked)
         return last.note
 
     def _opened(self) -> JournalLog:
@@ -195,13 +197,12 @@ class LogWriter:
                 "another process wrote to the log at the same moment; nothing was signed, and it is tried again"
             )
 
-    def _trusted(self, log: JournalLog, last: StoredCheckpoint | None) -> StoredCheckpoint | None:
+    def _trusted(self, log: JournalLog, last: StoredCheckpoint | None, marked: SignedNote | None) -> StoredCheckpoint | None:
         """Return the last checkpoint, once it is known that the journal continues it and the mark.
 
         A mark that is ahead of the last checkpoint, and that the journal's events lead to, is what a crash between the two
         leaves: its row is written now.
         """
-        marked = self._mark.read()
         if last is not None and last.checkpoint.origin == log.origin:
             self._require_signed(log, last)
             self._require_root(last.checkpoint, "the journal's last checkpoint")
@@ -245,13 +246,15 @@ class LogWriter:
         self.tree.store.add_checkpoint(stored, nodes)
         return stored
 
-    def _sign(self, log: JournalLog, last: StoredCheckpoint | None, size: int, *, anew: bool = False) -> SignedNote | None:
+    def _sign(
+        self, log: JournalLog, last: StoredCheckpoint | None, size: int, marked: SignedNote | None, *, anew: bool = False
+    ) -> SignedNote | None:
         """Sign the tree of a size: the mark first, and then the row."""
         frontier, nodes = self._grown(last.checkpoint.size if last else 0, size, check_all=anew)
         checkpoint = Checkpoint(log.origin, size, frontier.root())
         signatures = tuple(signer.sign(log.origin, checkpoint.text) for signer in self._present(log))
         note = SignedNote(checkpoint.text, signatures)
-        self._mark.raise_to(note)
+        self._mark.raise_to(note, after=marked)
         stored = StoredCheckpoint(checkpoint, signatures, self._clock.now().isoformat())
         return note if self.tree.store.add_checkpoint(stored, nodes) else None
 
