@@ -92,6 +92,10 @@ class _Handler(BaseHTTPRequestHandler):
                 403, {}, b'{"error": {"type": "invalid_request_error", "message": "not a test key; nothing was passed on"}}'
             )
             return
+        if not self.path.startswith("/"):
+            # Behind the provider's address it would be another host's name, and the key would go there.
+            self._reply(400, {}, b'{"error": {"type": "invalid_request_error", "message": "no path; nothing was passed on"}}')
+            return
         headers = {name.lower(): value for name, value in self.headers.items() if name.lower() not in _OWN}
         if key := headers.get("idempotency-key"):
             headers["idempotency-key"] = self.server.keys.renamed(key)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import http.client
 from collections.abc import Iterator
+from contextlib import closing
+from urllib.parse import urlsplit
 
 import pytest
 import requests
@@ -64,6 +67,19 @@ def test_a_live_key_is_not_passed_on(forgetful: ForgetfulProvider, standin: Stri
     answer = requests.get(f"{forgetful.address}/v1/refunds", headers={"Authorization": f"Bearer {LIVE_KEY}"}, timeout=10)
     assert answer.status_code == 403
     assert LIVE_KEY not in answer.text
+    assert len(standin.requests()) == before
+
+
+def test_a_key_goes_to_no_other_host(forgetful: ForgetfulProvider, standin: StripeStandIn) -> None:
+    """What stands in a path's place and is none, such as the name of a host, is passed on to nobody."""
+    before = len(standin.requests())
+    host, port = urlsplit(forgetful.address).netloc.split(":")
+    connection = http.client.HTTPConnection(host, int(port), timeout=10)
+    with closing(connection):
+        connection.request(
+            "GET", f"@{urlsplit(standin.api_base).netloc}/v1/refunds", headers={"Authorization": f"Bearer {LOCAL_API_KEY}"}
+        )
+        assert connection.getresponse().status == 400
     assert len(standin.requests()) == before
 
 
