@@ -8,8 +8,9 @@ READY := .venv/.ready
 BENCH_READY := .venv/.ready-bench
 BIN := .venv/bin
 MUTATION := .venv-mutation
-# Three workers, also on two processors: many tests wait for a process, a lock or a time. `make test WORKERS=0` runs in one process.
-WORKERS ?= 3
+# Two workers: a test that kills processes wants a processor of its own, and a third makes nothing quicker on two processors.
+# `make test WORKERS=0` runs in one process.
+WORKERS ?= 2
 TESTS ?= tests
 ARGS ?=
 

@@ -7,7 +7,7 @@ from harness.crash_test import simulated
 from interlock.errors import InvalidConfiguration
 from interlock.testing import PROFILES, CrashTest, SimulatedProvider, SimulatedTarget, TargetLies
 
-QUICK = ("nothing", "keys", "lookup-roll-unknown", "keys-burn", "keys-lookup-stale-roll-known", "keys-lookup-burn-roll-unknown")
+QUICK = ("nothing", "keys-burn", "keys-lookup-stale-roll-known", "keys-lookup-burn-roll-unknown")
 SCHEDULES, LONG = 50, 400
 
 
