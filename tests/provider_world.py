@@ -685,3 +685,10 @@ def to_the_end(actor: Actor, rounds: int = 40) -> Outcome:
         actor.world.advance(max(0.1, outcome.retry_after_s))
         outcome = actor.fire()
     raise AssertionError(f"no end after {rounds} rounds: {outcome}")
+
+
+def staged(folder: Path, profile: str | CapabilityProfile, **terms: Any) -> Stage:
+    """Return a stage with a provider of this profile, and its approval, with these terms, given."""
+    stage = Stage(folder / "journal.db", World(PROFILES[profile] if isinstance(profile, str) else profile))
+    stage.approve(**terms)
+    return stage

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import os
-import select
 import shutil
 import signal
-import socket
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
+from harness.launched import DEADLINE_S, LOOPBACK, LaunchedServer, free_port
 from harness.postgres.binaries import Account, Binaries, PostgresFailed, environment, is_reachable
 from harness.postgres.databases import Databases, postgres_url
 
 USER = "postgres"
-LOOPBACK = "127.0.0.1"
-_LAUNCHER = Path(__file__).with_name("launcher.py")
 _DEFAULT_PORT = 5432
-_DEADLINE_S = 60.0
-_POLL_S = 0.005
 # After a crash the server syncs its folder once; file by file, as is the default, takes seconds on some disks.
 _DEFAULTS: Mapping[str, str] = {"recovery_init_sync_method": "syncfs"} if sys.platform == "linux" else {}
 _MEMORY = Path("/dev/shm")  # noqa: S108  # mkdtemp makes a private folder in there
@@ -34,23 +25,25 @@ _STATUS_LINE = 7
 _LONGEST_TEMPORARY_FOLDER = 70  # the path of a Unix socket has at most 103 bytes, and ours adds /pg-12345678/.s.PGSQL.12345
 
 
-class PostgresServer:
+class PostgresServer(LaunchedServer):
     """A server that ends with the process that started it. Commits are durable, unless the settings say otherwise.
 
     Made by `start` and by `standby`; as a context manager it is closed at the end.
     """
 
+    FAILED = PostgresFailed
+    QUICK_END = signal.SIGQUIT
+    POLL_S = 0.005
+
     def __init__(
         self, binaries: Binaries, room: Path, data: Path, port: int, settings: Mapping[str, str], environment: Mapping[str, str]
     ) -> None:
+        super().__init__(room)
         self._binaries = binaries
-        self._room = room
         self._data = data
         self._port = port
         self._settings = dict(settings)
         self._environment = dict(environment)
-        self._launcher: subprocess.Popen[bytes] | None = None
-        self._pid = 0
 
     @classmethod
     def start(
@@ -85,7 +78,7 @@ class PostgresServer:
             binaries.run(
                 "initdb", "-D", data, "-U", USER, "-A", "trust", "-E", "UTF8", "--no-locale", "--no-sync", "--no-instructions"
             )
-            port = _free_port() if tcp else _DEFAULT_PORT
+            port = free_port() if tcp else _DEFAULT_PORT
             chosen = {**_DEFAULTS, "listen_addresses": LOOPBACK if tcp else "", **(settings or {})}
             server = cls(binaries, room, data, port, chosen, environment or {})
             server.restart()
@@ -93,17 +86,6 @@ class PostgresServer:
         except BaseException:
             shutil.rmtree(room, ignore_errors=True)
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self.close()
-
-    @property
-    def pid(self) -> int:
-        """The process id of the postmaster, the server's first process."""
-        return self._pid
 
     @property
     def port(self) -> int:
@@ -130,11 +112,6 @@ class PostgresServer:
         """The databases in it."""
         return Databases(self.url())
 
-    @property
-    def is_running(self) -> bool:
-        """Whether its first process lives."""
-        return self._launcher is not None and self._launcher.poll() is None
-
     def url(self, database: str = "postgres", *, host: str | None = None, port: int | None = None, **options: str) -> str:
         """Return a URL of one of its databases: over the Unix socket, or over TCP when a host or a port is given.
 
@@ -152,14 +129,6 @@ class PostgresServer:
         """Create an empty database and return its URL, over the Unix socket."""
         return self.databases.create(name)
 
-    def log(self) -> str:
-        """Return what it logged since it was made."""
-        return self._log_file.read_text(encoding="utf-8", errors="replace")
-
-    def kill(self) -> None:
-        """Kill the first process with SIGKILL, and wait until the others have noticed and are gone."""
-        self._end(signal.SIGKILL)
-
     def stop(self) -> None:
         """Shut down: clients are disconnected, and nothing is left to recover. Its data stay for `restart`."""
         self._end(signal.SIGINT)
@@ -173,25 +142,8 @@ class PostgresServer:
         self.stop()
         # A stale file of a killed server would be taken for the new one's.
         (self._data / "postmaster.pid").unlink(missing_ok=True)
-        with self._log_file.open("ab") as log:
-            self._launcher = subprocess.Popen(
-                self._command(),
-                env={**environment(), **self._environment},
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                start_new_session=True,  # Ctrl-C in the terminal is the starter's to handle
-            )
-        assert self._launcher.stdout is not None
-        self._pid = int(self._launcher.stdout.readline() or 0)
-        self._wait_until_ready()
-
-    def close(self) -> None:
-        """End it and remove its data, except those in a folder that the caller named."""
-        try:
-            self._end(signal.SIGQUIT)
-        finally:
-            shutil.rmtree(self._room, ignore_errors=True)
+        account = self._binaries.account
+        self._launch(self._command(), {**environment(), **self._environment}, uid=account.uid, gid=account.gid)
 
     def standby(self) -> PostgresServer:
         """Start a read-only copy that follows this server. It is closed by itself."""
@@ -200,7 +152,7 @@ class PostgresServer:
             self._binaries.run(
                 "pg_basebackup", "-D", room / "data", "-d", self.url(), "-R", "-c", "fast", "-X", "stream", "--no-sync"
             )
-            port = _free_port() if self._settings["listen_addresses"] else self._port
+            port = free_port() if self._settings["listen_addresses"] else self._port
             copy = PostgresServer(self._binaries, room, room / "data", port, self._settings, self._environment)
             copy.restart()
             return copy
@@ -210,25 +162,11 @@ class PostgresServer:
 
     def promote(self) -> None:
         """Make a standby a server that writes, as in a failover."""
-        self._binaries.run("pg_ctl", "promote", "-D", self._data, "-w", "-t", str(int(_DEADLINE_S)))
-
-    @property
-    def _log_file(self) -> Path:
-        return self._room / "log"
+        self._binaries.run("pg_ctl", "promote", "-D", self._data, "-w", "-t", str(int(DEADLINE_S)))
 
     def _command(self) -> list[str]:
-        account = self._binaries.account
-        launch = [sys.executable, "-I", "-S", str(_LAUNCHER), str(account.uid), str(account.gid), str(self._room)]
         server = [str(self._binaries.path("postgres")), "-D", str(self._data), "-k", str(self._room), "-p", str(self._port)]
-        return launch + server + [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
-
-    def _wait_until_ready(self) -> None:
-        deadline = time.monotonic() + _DEADLINE_S
-        while not self._is_ready():
-            if not self.is_running or time.monotonic() > deadline:
-                self._end(signal.SIGQUIT)
-                raise PostgresFailed(f"The server did not get ready within {_DEADLINE_S:.0f} s. Its log:\n{self.log()}")
-            time.sleep(_POLL_S)
+        return server + [part for name, value in self._settings.items() for part in ("-c", f"{name}={value}")]
 
     def _is_ready(self) -> bool:
         """Read the server's own word, the last line of its lock file, as pg_ctl does."""
@@ -237,23 +175,6 @@ class PostgresServer:
         except FileNotFoundError:
             return False
         return len(lines) > _STATUS_LINE and lines[_STATUS_LINE].strip() in _READY
-
-    def _end(self, number: signal.Signals) -> None:
-        """Send a signal to the first process, and wait until all are gone."""
-        if self._launcher is None:
-            return
-        if self._launcher.poll() is None:
-            os.kill(self._pid, number)
-        with self._launcher as launcher:
-            assert launcher.stdout is not None
-            # No server process has anything to say there: it gets readable when the last one has closed it.
-            if not select.select([launcher.stdout], [], [], _DEADLINE_S)[0]:
-                raise PostgresFailed(
-                    f"Processes of the server still live {_DEADLINE_S:.0f} s after {number.name}. Its log:\n{self.log()}"
-                )
-            # Leaving the block closes its input, at which a launcher that has not ended yet removes everything.
-            launcher.wait()
-        self._launcher = None
 
 
 def _room(account: Account, *, in_memory: bool) -> Path:
@@ -273,10 +194,3 @@ def _private_folder(account: Account, parent: Path) -> Path:
     if not account.is_own:
         os.chown(folder, account.uid, account.gid)
     return folder
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        port: int = probe.getsockname()[1]
-    return port

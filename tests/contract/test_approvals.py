@@ -24,17 +24,11 @@ from tests.provider_world import (
     SendFault,
     Stage,
     Table,
-    World,
     in_doubt,
     once,
+    staged,
     to_the_end,
 )
-
-
-def _stage(folder: Path, profile: str = "keys", **terms: Any) -> Stage:
-    stage = Stage(folder / "journal.db", World(PROFILES[profile]))
-    stage.approve(**terms)
-    return stage
 
 
 def _code(outcome: Any) -> str | None:
@@ -43,7 +37,7 @@ def _code(outcome: Any) -> str | None:
 
 def test_the_cap_is_never_exceeded_by_what_is_reserved_and_spent(folder: Path) -> None:
     """Five actions of one amount under a cap for three: three are sent, two are refused."""
-    with _stage(folder, uses=5, cap_minor=3 * AMOUNT + 1) as stage:
+    with staged(folder, "keys", uses=5, cap_minor=3 * AMOUNT + 1) as stage:
         gate = stage.gate()
         codes = [_code(gate.fire(f"key-{n}", stage.world.transfer(), approval="case-1")) for n in range(5)]
         assert codes == [None, None, None, "approval_used_up", "approval_used_up"]
@@ -55,7 +49,7 @@ def test_the_cap_is_never_exceeded_by_what_is_reserved_and_spent(folder: Path) -
 
 def test_an_approval_is_single_use_unless_it_says_otherwise(folder: Path) -> None:
     """What is left of the cap is no second permission."""
-    with _stage(folder, cap_minor=10 * AMOUNT) as stage:
+    with staged(folder, "keys", cap_minor=10 * AMOUNT) as stage:
         gate = stage.gate()
         assert _code(gate.fire("first", stage.world.transfer(), approval="case-1")) is None
         assert _code(gate.fire("second", stage.world.transfer(), approval="case-1")) == "approval_used_up"
@@ -64,7 +58,7 @@ def test_an_approval_is_single_use_unless_it_says_otherwise(folder: Path) -> Non
 
 def test_the_same_terms_return_the_same_approval_and_other_terms_are_an_error(folder: Path) -> None:
     """Whatever became of it meanwhile; the recorded terms stay."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys") as stage:
         gate = stage.gate()
         terms: dict[str, Any] = {"by": "user:17", "expires_in_s": 60, "cap_minor": AMOUNT, "currency": CURRENCY}
         granted = gate.approve("again", **terms)
@@ -88,7 +82,7 @@ def test_the_same_terms_return_the_same_approval_and_other_terms_are_an_error(fo
 
 def test_revoking_twice_changes_nothing(folder: Path) -> None:
     """The first one who takes it back stands in the log."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys") as stage:
         gate = stage.gate()
         first = gate.revoke("case-1", by="user:18", note="a mistake")
         stage.world.advance(5)
@@ -97,7 +91,7 @@ def test_revoking_twice_changes_nothing(folder: Path) -> None:
 
 def test_a_revocation_after_the_send_does_not_unsay_what_happened(folder: Path) -> None:
     """It was authorized when it was fired, and it is reported as sent."""
-    with _stage(folder, "keys-lookup") as stage:
+    with staged(folder, "keys-lookup") as stage:
         in_doubt(stage, AFTER_SEND)
         stage.revoke()
         receipt = stage.actor().recover().receipt
@@ -108,7 +102,7 @@ def test_a_revocation_after_the_send_does_not_unsay_what_happened(folder: Path) 
 
 def test_an_ambiguous_action_keeps_its_reservation(folder: Path) -> None:
     """The money may have moved, so nobody else may spend it under that cap."""
-    with _stage(folder, "nothing", uses=2) as stage:
+    with staged(folder, "nothing", uses=2) as stage:
         stage.world.send_faults = [SendFault.LOST_REQUEST]
         gate = stage.gate()
         assert gate.fire("doubtful", stage.world.transfer(), approval="case-1").receipt.status == "AMBIGUOUS"
@@ -119,7 +113,7 @@ def test_an_ambiguous_action_keeps_its_reservation(folder: Path) -> None:
 @pytest.mark.parametrize("fault", [SendFault.DECLINES, SendFault.DECLINES_UNSAVED])
 def test_a_refused_action_gives_its_reservation_back(fault: SendFault, folder: Path) -> None:
     """It did not happen, so the approval covers another action."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys") as stage:
         stage.world.send_faults = [fault]
         gate = stage.gate()
         assert _code(gate.fire("declined", stage.world.transfer(), approval="case-1")) == "declined:insufficient"
@@ -130,7 +124,7 @@ def test_a_refused_action_gives_its_reservation_back(fault: SendFault, folder: P
 
 def test_an_action_in_flight_holds_its_reservation_against_others_and_not_against_itself(folder: Path) -> None:
     """Another action is refused; the action's own recovery goes on."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys") as stage:
         in_doubt(stage)
         gate = stage.gate()
         assert _code(gate.fire("other", stage.world.transfer(), approval="case-1")) == "approval_used_up"
@@ -139,7 +133,7 @@ def test_an_action_in_flight_holds_its_reservation_against_others_and_not_agains
 
 def test_an_action_without_money_needs_no_cap(folder: Path) -> None:
     """An approval without a cap covers what moves no money, as often as it says."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys") as stage:
         stage.approve("letters", cap_minor=None, currency=None, uses=2)
         effect = replace(stage.world.transfer(), money=None)
         gate = stage.gate()
@@ -149,7 +143,7 @@ def test_an_action_without_money_needs_no_cap(folder: Path) -> None:
 
 def test_a_refusal_can_be_superseded_by_a_new_approval(folder: Path) -> None:
     """A refused action is not the end of the case, and the new action's receipt says which one it carries on."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys") as stage:
         stage.revoke()
         gate = stage.gate()
         refused = gate.fire("refund:case-1", stage.world.transfer(), approval="case-1")
@@ -175,7 +169,7 @@ ROW = ExternalApproval("table", "row-1")
 
 def test_an_external_approval_is_read_and_not_held_and_the_receipt_says_so(folder: Path) -> None:
     """That is weaker, and it shows."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys") as stage:
         _table(stage)
         receipt = stage.gate().fire("key", stage.world.transfer(), approval=ROW).receipt
         assert (receipt.status, receipt.approval_id, receipt.approval_held) == ("COMMITTED", "row-1", False)
@@ -188,7 +182,7 @@ def test_an_external_approval_is_read_and_not_held_and_the_receipt_says_so(folde
 @pytest.mark.parametrize("how", ["revoked", "expired"])
 def test_an_external_approval_that_no_longer_stands_refuses(how: str, folder: Path) -> None:
     """As one in the journal does."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys") as stage:
         table = _table(stage)
         if how == "revoked":
             table.rows["row-1"] = replace(table.rows["row-1"], live=False)
@@ -201,7 +195,7 @@ def test_an_external_approval_that_no_longer_stands_refuses(how: str, folder: Pa
 @pytest.mark.parametrize("spoiled", ["revoked", "missing", "too small"])
 def test_an_external_approval_is_read_again_at_recovery(spoiled: str, folder: Path) -> None:
     """Whatever became of the row since, the action is refused behind a closed door, and nothing is sent."""
-    with _stage(folder, "keys-burn") as stage:
+    with staged(folder, "keys-burn") as stage:
         table = _table(stage)
         in_doubt(stage, BEFORE_SEND, key="key", approval=ROW)
         row = table.rows.pop("row-1")
@@ -214,7 +208,7 @@ def test_an_external_approval_is_read_again_at_recovery(spoiled: str, folder: Pa
 
 def test_an_external_approval_that_cannot_be_read_at_recovery_ends_nothing(folder: Path) -> None:
     """It is neither a yes nor a no: InFlight until it can be read."""
-    with _stage(folder, "keys-burn") as stage:
+    with staged(folder, "keys-burn") as stage:
         table = _table(stage)
         in_doubt(stage, BEFORE_SEND, key="key", approval=ROW)
         table.down = True
@@ -236,7 +230,7 @@ def test_external_terms_of_a_wrong_type_are_unreadable_and_never_written(name: s
         def read(self, approval_id: str) -> Any:
             return replace(self.rows[approval_id], **{name: WRONG_TERMS[name]})
 
-    with _stage(folder, "keys-burn") as stage:
+    with staged(folder, "keys-burn") as stage:
         table = _table(stage)
         in_doubt(stage, BEFORE_SEND, key="key", approval=ROW)
         sloppy = stage.sources["table"] = Sloppy()
@@ -251,7 +245,7 @@ def test_external_terms_of_a_wrong_type_are_unreadable_and_never_written(name: s
 
 def test_a_revocation_while_somebody_waits_to_try_again_stops_the_next_try(folder: Path) -> None:
     """Nothing was sent so far, and nothing will be."""
-    with _stage(folder, "nothing") as stage:
+    with staged(folder, "nothing") as stage:
         stage.world.send_faults = [SendFault.RATE_LIMITED]
         actor = stage.actor()
         outcome = actor.fire(interpose=once(requests.SleepUntil, stage.revoke))
@@ -263,7 +257,7 @@ def test_a_revocation_while_somebody_waits_to_try_again_stops_the_next_try(folde
 @pytest.mark.parametrize("moment", [requests.NewActionId, requests.LoadApproval, requests.Append])
 def test_a_revocation_after_the_approval_was_read_with_the_key_stops_the_send(moment: Any, folder: Path) -> None:
     """What was read early is caught by its version, and read again (I3)."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys") as stage:
         outcome = stage.actor().fire(interpose=once(moment, stage.revoke))
         assert _code(outcome) == "approval_revoked"
         assert not stage.world.ledger
@@ -286,7 +280,7 @@ def _of_another_gate(approval: Approval, at: datetime) -> None:
 @pytest.mark.parametrize("wrong", ["revoked", "expired", "more actions"])
 def test_verification_names_a_reservation_that_no_gate_makes(wrong: str, folder: Path) -> None:
     """Every hash is right, and it was reserved after the approval had ended, or once too often."""
-    with _stage(folder) as stage, open_journal(stage.url) as journal:
+    with staged(folder, "keys") as stage, open_journal(stage.url) as journal:
         if wrong == "revoked":
             stage.gate().revoke("case-1", by="user:2")
         approval = journal.find_approval("case-1")
@@ -301,7 +295,7 @@ def test_verification_names_a_reservation_that_no_gate_makes(wrong: str, folder:
 
 def test_verification_names_a_send_that_overran_a_revocation(folder: Path) -> None:
     """Every hash is right, and the approval was revoked between the reading that the send goes by and the send."""
-    with _stage(folder) as stage, open_journal(stage.url) as journal:
+    with staged(folder, "keys") as stage, open_journal(stage.url) as journal:
         in_doubt(stage)
         stage.gate().revoke("case-1", by="user:2")
         action = journal.find_action("refund:case-1")

@@ -42,13 +42,8 @@ from tests.provider_world import (
     Transfer,
     World,
     crashes,
+    staged,
 )
-
-
-def _stage(folder: Path, profile: str = "keys-lookup") -> Stage:
-    stage = Stage(folder / "journal.db", World(PROFILES[profile]))
-    stage.approve()
-    return stage
 
 
 def _everything(stage: Stage) -> list[list[Row]]:
@@ -105,7 +100,7 @@ _FLOAT: Any = 20.0
 )
 def test_parameters_of_another_type_are_no_effect(parameters: Any, folder: Path) -> None:
     """The codec refuses what the dataclass does not say, and what JSON could not carry exactly."""
-    with _stage(folder) as stage, Untouched(stage), pytest.raises(InvalidEffect):
+    with staged(folder, "keys-lookup") as stage, Untouched(stage), pytest.raises(InvalidEffect):
         stage.gate().fire("key", Effect("world", SUBJECT, parameters, Money(AMOUNT, CURRENCY)), approval="case-1")
 
 
@@ -113,14 +108,18 @@ def test_parameters_of_another_type_are_no_effect(parameters: Any, folder: Path)
 def test_a_text_that_not_every_journal_can_keep_is_refused(text: str, folder: Path) -> None:
     """The same on all of them, and before anything is written: a lone surrogate, and the NUL that PostgreSQL's text has not."""
     effect = Effect("world", SUBJECT, Transfer(SUBJECT, AMOUNT, CURRENCY, text), Money(AMOUNT, CURRENCY))
-    with _stage(folder) as stage, Untouched(stage), pytest.raises(InvalidEffect, match="nothing was written or sent"):
+    with (
+        staged(folder, "keys-lookup") as stage,
+        Untouched(stage),
+        pytest.raises(InvalidEffect, match="nothing was written or sent"),
+    ):
         stage.gate().fire("key", effect, approval="case-1")
 
 
 @pytest.mark.parametrize("text", ["\u2192 \U0001f4b8", "a\r\nb\x7f\x01", "\ufeff\u202e\uffff", "'\"\\{}%s"])
 def test_any_other_text_is_kept_as_it_was_given(text: str, folder: Path) -> None:
     """In the parameters, the subject, a note and a decision: stored, sent, listed and verified."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys-lookup") as stage:
         effect = Effect("world", text, Transfer(SUBJECT, AMOUNT, CURRENCY, text), Money(AMOUNT, CURRENCY))
         gate = stage.gate()
         receipt = gate.fire("key", effect, approval="case-1", decision={text: text}).receipt
@@ -135,7 +134,7 @@ def test_any_other_text_is_kept_as_it_was_given(text: str, folder: Path) -> None
 def test_an_effect_needs_a_subject(subject: Any, folder: Path) -> None:
     """Without one, or with one that is not text, there is nothing to act on."""
     effect = Effect("world", subject, Transfer("x", AMOUNT, CURRENCY), Money(AMOUNT, CURRENCY))
-    with _stage(folder) as stage, Untouched(stage), pytest.raises(InvalidEffect):
+    with staged(folder, "keys-lookup") as stage, Untouched(stage), pytest.raises(InvalidEffect):
         stage.gate().fire("key", effect, approval="case-1")
 
 
@@ -145,7 +144,7 @@ def test_an_effect_needs_a_subject(subject: Any, folder: Path) -> None:
 @pytest.mark.parametrize("key", ["", " ", "k" * 201, "a\nb", "a\x00b", "\ud800", "\u200b", None, 7, b"key"])
 def test_a_key_is_one_to_two_hundred_printable_characters(key: Any, folder: Path) -> None:
     """Anything else is refused, wherever a key is given."""
-    with _stage(folder) as stage, Untouched(stage):
+    with staged(folder, "keys-lookup") as stage, Untouched(stage):
         gate, effect = stage.gate(), stage.world.transfer()
         with pytest.raises(InvalidKey):
             gate.fire(key, effect, approval="case-1")
@@ -162,7 +161,7 @@ def test_a_key_is_one_to_two_hundred_printable_characters(key: Any, folder: Path
 @pytest.mark.parametrize("key", ["k" * 200, "ключ-1", "a b"])
 def test_two_hundred_characters_of_any_script_are_a_key(key: str, folder: Path) -> None:
     """The limit counts characters."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys-lookup") as stage:
         assert stage.gate().fire(key, stage.world.transfer(), approval="case-1").key == key
 
 
@@ -176,7 +175,7 @@ def test_two_hundred_characters_of_any_script_are_a_key(key: str, folder: Path) 
 )
 def test_another_effect_under_a_used_key_is_a_mismatch(other: dict[str, Any], folder: Path) -> None:
     """The recorded action is unchanged, and the error names both fingerprints."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys-lookup") as stage:
         gate = stage.gate()
         gate.fire("key", stage.world.transfer(), approval="case-1")
         before = _everything(stage)
@@ -189,7 +188,7 @@ def test_another_effect_under_a_used_key_is_a_mismatch(other: dict[str, Any], fo
 
 def test_the_same_parameters_with_another_amount_are_another_effect(folder: Path) -> None:
     """What the approval has to cover is part of the effect."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys-lookup") as stage:
         gate, effect = stage.gate(), stage.world.transfer()
         gate.fire("key", effect, approval="case-1")
         with pytest.raises(ActionMismatch):
@@ -210,7 +209,7 @@ def test_the_same_parameters_with_another_amount_are_another_effect(folder: Path
 )
 def test_an_approval_that_can_never_cover_the_effect_is_not_usable(terms: dict[str, Any], folder: Path) -> None:
     """Nothing is written, and the key works later under an approval that covers it."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys-lookup") as stage:
         stage.approve("other", **terms)
         gate = stage.gate()
         with Untouched(stage), pytest.raises(ApprovalNotUsable):
@@ -222,7 +221,7 @@ def test_an_approval_that_can_never_cover_the_effect_is_not_usable(terms: dict[s
 
 def test_an_approval_for_another_effect_is_not_usable(folder: Path) -> None:
     """An approval that was given for one effect covers no other one."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys-lookup") as stage:
         gate = stage.gate()
         gate.approve("bound", by="user:1", expires_in_s=60, cap_minor=AMOUNT, currency=CURRENCY, effect=stage.world.transfer())
         with Untouched(stage), pytest.raises(ApprovalNotUsable):
@@ -233,7 +232,7 @@ def test_an_approval_for_another_effect_is_not_usable(folder: Path) -> None:
 @pytest.mark.parametrize("approval", ["nobody-gave-it", ExternalApproval("table", "nobody-gave-it")])
 def test_an_approval_that_is_missing_is_not_usable(approval: str | ExternalApproval, folder: Path) -> None:
     """Whether it should be in the journal or in a table elsewhere."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys-lookup") as stage:
         stage.sources["table"] = Table()
         with Untouched(stage), pytest.raises(ApprovalNotUsable):
             stage.gate().fire("key", stage.world.transfer(), approval=approval)
@@ -241,13 +240,13 @@ def test_an_approval_that_is_missing_is_not_usable(approval: str | ExternalAppro
 
 def test_an_approval_source_that_is_not_registered_is_an_error(folder: Path) -> None:
     """Before anything is written."""
-    with _stage(folder) as stage, Untouched(stage), pytest.raises(InvalidInput):
+    with staged(folder, "keys-lookup") as stage, Untouched(stage), pytest.raises(InvalidInput):
         stage.gate().fire("key", stage.world.transfer(), approval=ExternalApproval("nowhere", "1"))
 
 
 def test_an_approval_source_that_is_down_is_unreadable(folder: Path) -> None:
     """That is neither a yes nor a no: nothing is written, and the key is not used up."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys-lookup") as stage:
         table = stage.sources["table"] = Table()
         table.down = True
         table.grant("row-1", until=stage.world.clock.now() + timedelta(hours=1))
@@ -268,7 +267,7 @@ def test_an_approval_source_that_answers_with_something_else_is_unreadable(answe
             del approval_id
             return answer
 
-    with _stage(folder) as stage:
+    with staged(folder, "keys-lookup") as stage:
         stage.sources["table"] = Wrong()
         gate = stage.gate()
         with Untouched(stage), pytest.raises(PremiseUnreadable):
@@ -278,7 +277,7 @@ def test_an_approval_source_that_answers_with_something_else_is_unreadable(answe
 @pytest.mark.parametrize("how", ["revoked", "expired", "used_up", "no_room"])
 def test_an_approval_that_no_longer_stands_refuses_with_a_receipt(how: str, folder: Path) -> None:
     """Revoked, expired or used up is a fact about the world and not a mistake of the caller."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys-lookup") as stage:
         stage.approve("spoiled", expires_in_s=60, uses=2 if how == "no_room" else 1)
         gate = stage.gate()
         if how == "revoked":
@@ -326,7 +325,7 @@ def test_an_approval_that_no_longer_stands_refuses_with_a_receipt(how: str, fold
 def test_terms_that_are_malformed_grant_nothing(terms: dict[str, Any], folder: Path) -> None:
     """Each is an error of input, and nothing is written."""
     given = {"by": "user:1", "expires_in_s": 60, "cap_minor": AMOUNT, "currency": CURRENCY, **terms}
-    with _stage(folder) as stage, Untouched(stage):
+    with staged(folder, "keys-lookup") as stage, Untouched(stage):
         gate = stage.gate()
         with pytest.raises(InvalidInput):
             gate.approve("malformed", **given)
@@ -336,7 +335,7 @@ def test_terms_that_are_malformed_grant_nothing(terms: dict[str, Any], folder: P
 
 def test_an_unknown_approval_can_be_neither_read_nor_revoked(folder: Path) -> None:
     """Nothing is written for it."""
-    with _stage(folder) as stage, Untouched(stage):
+    with staged(folder, "keys-lookup") as stage, Untouched(stage):
         gate = stage.gate()
         acts: list[Callable[[], object]] = [lambda: gate.approval("nobody"), lambda: gate.revoke("nobody", by="user:1")]
         for act in acts:
@@ -349,7 +348,7 @@ def test_an_unknown_approval_can_be_neither_read_nor_revoked(folder: Path) -> No
 
 def test_a_target_that_is_not_registered_is_an_error(folder: Path) -> None:
     """For the effect and for a premise, before anything is written."""
-    with _stage(folder) as stage, Untouched(stage):
+    with staged(folder, "keys-lookup") as stage, Untouched(stage):
         gate, stranger = stage.gate(), World(PROFILES["keys"], "stranger")
         with pytest.raises(UnknownTarget):
             gate.fire("key", stranger.transfer(), approval="case-1")
@@ -361,7 +360,7 @@ def test_a_target_that_is_not_registered_is_an_error(folder: Path) -> None:
 
 def test_a_policy_that_is_not_registered_is_an_error(folder: Path) -> None:
     """Before anything is written."""
-    with _stage(folder) as stage, Untouched(stage):
+    with staged(folder, "keys-lookup") as stage, Untouched(stage):
         gate, premise = stage.gate(), replace(stage.world.observe(SUBJECT), policy="nobody-registered-it")
         with pytest.raises(InvalidPremise):
             gate.fire("key", stage.world.transfer(), approval="case-1", premises=[premise])
@@ -370,7 +369,7 @@ def test_a_policy_that_is_not_registered_is_an_error(folder: Path) -> None:
 @pytest.mark.parametrize("fault", list(ObserveFault))
 def test_a_premise_that_cannot_be_read_uses_no_key_up(fault: ObserveFault, folder: Path) -> None:
     """Nothing is written, and firing again works once it can be read."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys-lookup") as stage:
         premise, gate = stage.world.observe(SUBJECT), stage.gate()
         stage.world.observe_faults = [fault]
         with Untouched(stage), pytest.raises(PremiseUnreadable):
@@ -382,20 +381,20 @@ def test_a_premise_that_cannot_be_read_uses_no_key_up(fault: ObserveFault, folde
 @pytest.mark.parametrize("facts", ["", "not json", "NaN,"])
 def test_a_premise_is_made_of_json(facts: str, folder: Path) -> None:
     """Text that is none is refused where the premise is made."""
-    with _stage(folder) as stage, pytest.raises(InvalidPremise):
+    with staged(folder, "keys-lookup") as stage, pytest.raises(InvalidPremise):
         replace(stage.world.observe(SUBJECT), facts_json=facts)
 
 
 @pytest.mark.parametrize("value", [1.5, [1], {"a": 1}, 2**60, "\ud800"])
 def test_an_expectation_is_a_scalar(value: Any, folder: Path) -> None:
     """A float or a container can't be compared exactly."""
-    with _stage(folder) as stage, pytest.raises(InvalidPremise):
+    with staged(folder, "keys-lookup") as stage, pytest.raises(InvalidPremise):
         stage.world.observe(SUBJECT).expect(state=value)
 
 
 def test_a_fact_that_was_wrong_from_the_start_does_not_pass_for_unchanged(folder: Path) -> None:
     """An expectation that the reading does not meet refuses, although nothing changed."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys-lookup") as stage:
         stage.world.state = "frozen"
         premise = stage.world.observe(SUBJECT).expect(state="open")
         outcome = stage.gate().fire("key", stage.world.transfer(), approval="case-1", premises=[premise])
@@ -408,14 +407,14 @@ def test_a_fact_that_was_wrong_from_the_start_does_not_pass_for_unchanged(folder
 @pytest.mark.parametrize("decision", [{"a": b"bytes"}, {"a": float("nan")}, {"a": "\ud800"}, {"a": {1, 2}}], ids=repr)
 def test_a_decision_is_made_of_json_values(decision: dict[str, Any], folder: Path) -> None:
     """Anything else could not be written down."""
-    with _stage(folder) as stage, Untouched(stage), pytest.raises(InvalidInput):
+    with staged(folder, "keys-lookup") as stage, Untouched(stage), pytest.raises(InvalidInput):
         stage.gate().fire("key", stage.world.transfer(), approval="case-1", decision=decision)
 
 
 def test_what_a_model_says_is_kept_as_one_opaque_text(folder: Path) -> None:
     """A decision that looks like an instruction to a decoder is read back as it was."""
     decision = {"_type_": "datetime_iso", "_data_": "2026-01-01", "words": "refund 'em", "é": [1, {"n": None}]}
-    with _stage(folder) as stage:
+    with staged(folder, "keys-lookup") as stage:
         stage.gate().fire("key", stage.world.transfer(), approval="case-1", decision=decision)
         text = stage.gate().receipt("key").decision_json
         assert text is not None
@@ -427,7 +426,7 @@ def test_what_a_model_says_is_kept_as_one_opaque_text(folder: Path) -> None:
 
 def test_an_unknown_key_can_be_neither_read_nor_worked_on(folder: Path) -> None:
     """Each way of asking says that there is no such action."""
-    with _stage(folder) as stage, Untouched(stage):
+    with staged(folder, "keys-lookup") as stage, Untouched(stage):
         gate = stage.gate()
         asks: list[Callable[[str], object]] = [gate.receipt, gate.verify, gate.recover, gate.reconcile]
         for ask in asks:
@@ -448,13 +447,13 @@ def test_an_unknown_key_can_be_neither_read_nor_worked_on(folder: Path) -> None:
 )
 def test_a_page_is_asked_for_in_words_that_mean_something(conditions: dict[str, Any], folder: Path) -> None:
     """An unknown status, a figure out of range, a cursor that no page gave, a time without a zone, text that nothing holds."""
-    with _stage(folder) as stage, pytest.raises(InvalidInput):
+    with staged(folder, "keys-lookup") as stage, pytest.raises(InvalidInput):
         stage.gate().receipts(**conditions)
 
 
 def test_a_closed_gate_does_nothing(folder: Path) -> None:
     """Every method says so, and nothing is written or sent; closing twice is no error."""
-    with _stage(folder) as stage:
+    with staged(folder, "keys-lookup") as stage:
         actor = stage.actor()
         assert crashes(actor.fire, BEFORE_SEND)
         gate = actor.gate

@@ -20,25 +20,19 @@ from tests.provider_world import (
     Actor,
     LookupFault,
     SendFault,
-    Stage,
     World,
     crashes,
     disagreement,
     in_doubt,
     once,
+    staged,
     to_the_end,
 )
 
 
-def _stage(folder: Path, profile: str, **terms: Any) -> Stage:
-    stage = Stage(folder / "journal.db", World(PROFILES[profile]))
-    stage.approve(**terms)
-    return stage
-
-
 def test_a_retry_after_a_dropped_answer_uses_the_same_key(folder: Path) -> None:
     """medusajs/medusa#16681: the local record was deleted on an error, so that the retry had a new id and a new key."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         stage.world.send_faults = [SendFault.RAISES_WITH_EFFECT]
         assert to_the_end(stage.actor()).receipt.status == "COMMITTED"
         assert len({sent.idempotency_key for sent in stage.world.sent}) == 1
@@ -48,7 +42,7 @@ def test_a_retry_after_a_dropped_answer_uses_the_same_key(folder: Path) -> None:
 
 def test_a_repeated_request_is_one_effect_and_a_legitimate_twin_is_another(folder: Path) -> None:
     """saleor/apps#2446: a repeated webhook refunded again; keying on payment and amount would have blocked a real twin."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         stage.approve("case-2")
         for approval in ("case-1", "case-1", "case-2", "case-2"):
             stage.actor(f"refund:{approval}", approval).fire()
@@ -58,7 +52,7 @@ def test_a_repeated_request_is_one_effect_and_a_legitimate_twin_is_another(folde
 
 def test_every_send_carries_the_journaled_key(folder: Path) -> None:
     """stripe/stripe-php#637: a retry inside the SDK replaced the caller's key."""
-    with _stage(folder, "keys-lookup") as stage:
+    with staged(folder, "keys-lookup") as stage:
         stage.world.send_faults = [SendFault.RATE_LIMITED, SendFault.FAILS]
         actor = stage.actor()
         to_the_end(actor)
@@ -70,7 +64,7 @@ def test_every_send_carries_the_journaled_key(folder: Path) -> None:
 
 def test_a_request_in_progress_is_in_flight_and_then_committed(folder: Path) -> None:
     """stripe/stripe-ruby#431: the retry after a time-out got a 409, reported as a failure though the first one succeeded."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         stage.world.send_faults = [SendFault.HANGS]
         actor = stage.actor()
         outcome = actor.fire()
@@ -81,7 +75,7 @@ def test_a_request_in_progress_is_in_flight_and_then_committed(folder: Path) -> 
 
 def test_two_targets_of_one_business_id_get_keys_of_their_own(folder: Path) -> None:
     """odoo/odoo#101243: one key on two endpoints was rejected by the provider."""
-    with _stage(folder, "keys", uses=2, cap_minor=2 * AMOUNT) as stage:
+    with staged(folder, "keys", uses=2, cap_minor=2 * AMOUNT) as stage:
         charges = World(PROFILES["keys"], "charges")
         gate = stage.gate(targets=[stage.world, charges])
         gate.fire("order-7:refund", stage.world.transfer(), approval="case-1")
@@ -92,7 +86,7 @@ def test_two_targets_of_one_business_id_get_keys_of_their_own(folder: Path) -> N
 
 def test_what_failed_after_its_commit_is_not_shown_as_done(folder: Path) -> None:
     """woocommerce/woocommerce-gateway-stripe#4405: shown as refunded though it failed later."""
-    with _stage(folder, "keys-lookup") as stage:
+    with staged(folder, "keys-lookup") as stage:
         gate = stage.gate()
         assert gate.fire("key", stage.world.transfer(), approval="case-1").receipt.happened == "yes"
         stage.world.ledger[0].state = "failed"
@@ -106,7 +100,7 @@ def test_an_amount_reaches_the_provider_as_the_integer_that_was_approved(amount:
     float_amount: Any = float(amount)
     with pytest.raises(InvalidEffect):
         Money(float_amount, "jpy")
-    with _stage(folder, "keys", currency="jpy", cap_minor=amount) as stage:
+    with staged(folder, "keys", currency="jpy", cap_minor=amount) as stage:
         stage.gate().fire("key", stage.world.transfer(amount, "jpy"), approval="case-1")
         assert [(entry.amount_minor, entry.currency) for entry in stage.world.ledger] == [(amount, "jpy")]
 
@@ -114,7 +108,7 @@ def test_an_amount_reaches_the_provider_as_the_integer_that_was_approved(amount:
 @pytest.mark.parametrize("profile", ["nothing", "keys", "lookup"])
 def test_a_task_that_is_delivered_twice_is_sent_once(profile: str, folder: Path) -> None:
     """celery/celery#5935: a broker redelivered a long task, and two copies ran at once."""
-    with _stage(folder, profile) as stage:
+    with staged(folder, profile) as stage:
         slow, copy = stage.actor(), stage.actor()
         seen: list[Any] = []
         outcome = slow.fire(interpose=once(requests.Send, lambda: seen.append(copy.fire())))
@@ -125,7 +119,7 @@ def test_a_task_that_is_delivered_twice_is_sent_once(profile: str, folder: Path)
 
 def test_a_step_that_is_retried_after_its_write_does_not_write_again(folder: Path) -> None:
     """dbos-inc/dbos-transact-py#770: a retried step silently repeated its write."""
-    with _stage(folder, "lookup") as stage:
+    with staged(folder, "lookup") as stage:
         in_doubt(stage, AFTER_SEND)
         assert [to_the_end(stage.actor()).receipt.via for _ in range(2)] == ["recovery-query"] * 2
         assert len(stage.world.sent) == 1
@@ -133,7 +127,7 @@ def test_a_step_that_is_retried_after_its_write_does_not_write_again(folder: Pat
 
 def test_twenty_simultaneous_begins_have_one_winner(folder: Path) -> None:
     """dbos-inc/dbos-transact-java#226: the same workflow id started twice ran its steps concurrently."""
-    with _stage(folder, "nothing") as stage:
+    with staged(folder, "nothing") as stage:
         actors, barrier, statuses = [stage.actor() for _ in range(20)], threading.Barrier(20), []
 
         def begin(actor: Actor) -> None:
@@ -154,7 +148,7 @@ def test_twenty_simultaneous_begins_have_one_winner(folder: Path) -> None:
 @pytest.mark.parametrize("profile", ["keys", "lookup", "keys-lookup", "keys-burn"])
 def test_a_death_between_the_answer_and_its_record_is_found_out(profile: str, folder: Path) -> None:
     """restatedev/sdk-java#156: a closure ran again until its result was journaled."""
-    with _stage(folder, profile) as stage:
+    with staged(folder, profile) as stage:
         in_doubt(stage, AFTER_SEND)
         receipt = to_the_end(stage.actor()).receipt
         assert receipt.via == ("recovery-query" if stage.world.profile.looks_up else "retry-idempotent")
@@ -163,7 +157,7 @@ def test_a_death_between_the_answer_and_its_record_is_found_out(profile: str, fo
 
 def test_a_holder_whose_claim_ran_out_does_not_free_the_next_ones(folder: Path) -> None:
     """laravel/framework#26213: the release of an expired holder freed the next holder's lock."""
-    with _stage(folder, "lookup") as stage:
+    with staged(folder, "lookup") as stage:
         late, next_one, third = stage.actor(), stage.actor(), stage.actor()
         assert crashes(late.fire, BEFORE_SEND)
         stage.world.advance(41)
@@ -179,7 +173,7 @@ def test_a_holder_whose_claim_ran_out_does_not_free_the_next_ones(folder: Path) 
 
 def test_a_reader_that_goes_on_to_write_never_finds_the_database_locked(folder: Path) -> None:
     """jswest/bartleby#562: a transaction that read before it wrote was BUSY at once, despite its time-out."""
-    with _stage(folder, "keys", uses=40, cap_minor=40 * AMOUNT) as stage:
+    with staged(folder, "keys", uses=40, cap_minor=40 * AMOUNT) as stage:
         errors: list[BaseException] = []
 
         def fire(actor: Actor, number: int) -> None:
@@ -203,7 +197,7 @@ def test_a_reader_that_goes_on_to_write_never_finds_the_database_locked(folder: 
 
 def test_a_dead_owner_is_gone_although_its_pid_and_host_live(folder: Path) -> None:
     """getpaseo/paseo#5128: a reused pid made a dead owner look alive."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         dead = in_doubt(stage)
         claim = stage.actor().action().claim
         assert claim is not None
@@ -216,7 +210,7 @@ def test_a_dead_owner_is_gone_although_its_pid_and_host_live(folder: Path) -> No
 
 def test_a_message_whose_last_reply_was_lost_is_not_sent_again(folder: Path) -> None:
     """pimalaya/core#46: a mail was sent again after the server's final reply was lost."""
-    with _stage(folder, "nothing") as stage:
+    with staged(folder, "nothing") as stage:
         stage.world.send_faults = [SendFault.LOST_ANSWER]
         actor = stage.actor()
         assert actor.fire().receipt.status == "AMBIGUOUS"
@@ -228,6 +222,6 @@ def test_a_message_whose_last_reply_was_lost_is_not_sent_again(folder: Path) -> 
 
 def test_a_dropped_tail_is_never_called_complete(folder: Path) -> None:
     """flare19/payment-reconciliation-agent-platform#18: a log whose tail was dropped verified as valid."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         stage.actor().fire()
         assert stage.gate().verify().completeness == "unknown"

@@ -27,18 +27,12 @@ from tests.provider_world import (
     ObserveFault,
     SendFault,
     Stage,
-    World,
     crashes,
     in_doubt,
     once,
+    staged,
     to_the_end,
 )
-
-
-def _stage(folder: Path, profile: str, **terms: Any) -> Stage:
-    stage = Stage(folder / "journal.db", World(PROFILES[profile]))
-    stage.approve(**terms)
-    return stage
 
 
 def _rows(stage: Stage) -> list[tuple[str, int, str]]:
@@ -54,7 +48,7 @@ def test_i1_nothing_is_sent_before_a_dispatched_for_that_very_send_is_durable(
     profile: str, fault: SendFault | None, folder: Path
 ) -> None:
     """At each write to the provider, another connection reads a Dispatched of its own number and key from the journal."""
-    with _stage(folder, profile) as stage, open_journal(stage.url) as witness:
+    with staged(folder, profile) as stage, open_journal(stage.url) as witness:
         stage.world.send_faults = [fault, fault]
         actor, sends = stage.actor(), 0
 
@@ -74,7 +68,7 @@ def test_i1_nothing_is_sent_before_a_dispatched_for_that_very_send_is_durable(
 
 def test_i1_what_could_not_be_dispatched_is_not_sent(folder: Path) -> None:
     """A journal that fails at the first commit sends nothing, and the key is not used up."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         actor = stage.actor()
         with pytest.raises(JournalUnavailable):
             actor.fire(interpose=once(requests.Append, _full))
@@ -100,7 +94,7 @@ def test_i1_the_journal_commits_to_the_disk(folder: Path) -> None:
 @pytest.mark.parametrize("profile", PROFILES)
 def test_i2_firing_again_and_again_has_one_effect(profile: str, folder: Path) -> None:
     """The same key is the same action, for ever, whoever fires it."""
-    with _stage(folder, profile) as stage:
+    with staged(folder, profile) as stage:
         outcomes = [to_the_end(stage.actor()) for _ in range(3)]
         stage.world.advance(60 * DAY_S)
         outcomes.append(to_the_end(stage.actor()))
@@ -111,7 +105,7 @@ def test_i2_firing_again_and_again_has_one_effect(profile: str, folder: Path) ->
 @pytest.mark.parametrize("profile", ["keys", "keys-lookup", "keys-burn", "keys-lookup-burn-roll-unknown"])
 def test_i2_a_key_is_not_sent_again_once_its_window_is_over(profile: str, folder: Path) -> None:
     """Past the window the provider may have forgotten the key, so it would not dedupe a second send."""
-    with _stage(folder, profile) as stage:
+    with staged(folder, profile) as stage:
         in_doubt(stage, AFTER_SEND)
         stage.world.advance(DAY_S - stage.world.profile.dedupe_margin_s)
         to_the_end(stage.actor())
@@ -121,7 +115,7 @@ def test_i2_a_key_is_not_sent_again_once_its_window_is_over(profile: str, folder
 
 def test_i2_the_window_is_judged_again_right_before_the_write(folder: Path) -> None:
     """A recoverer that was stopped between its decision and its write does not use a key that ran out meanwhile."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         in_doubt(stage, AFTER_SEND)
         stage.world.advance(DAY_S - stage.world.profile.dedupe_margin_s - 1)
         actor = stage.actor()
@@ -133,7 +127,7 @@ def test_i2_the_window_is_judged_again_right_before_the_write(folder: Path) -> N
 
 def test_i2_a_key_under_which_the_provider_stored_a_failure_counts_as_used(folder: Path) -> None:
     """A stored failure would only be replayed: a new key is used, and not before the horizon."""
-    with _stage(folder, "keys-lookup") as stage:
+    with staged(folder, "keys-lookup") as stage:
         stage.world.send_faults = [SendFault.FAILS]
         actor = stage.actor()
         first = actor.fire()
@@ -147,7 +141,7 @@ def test_i2_a_key_under_which_the_provider_stored_a_failure_counts_as_used(folde
 
 def test_i3_the_reservation_stands_in_the_same_transaction_as_dispatched(folder: Path) -> None:
     """There is no moment at which one is durable without the other."""
-    with _stage(folder, "keys") as stage, open_journal(stage.url) as witness:
+    with staged(folder, "keys") as stage, open_journal(stage.url) as witness:
         actor = stage.actor()
         seen = []
 
@@ -164,7 +158,7 @@ def test_i3_the_reservation_stands_in_the_same_transaction_as_dispatched(folder:
 
 def test_i3_a_revocation_is_strictly_before_or_strictly_after_the_send(folder: Path) -> None:
     """Revoked at any request of fire: refused with nothing sent up to the first commit, committed from there on."""
-    with _stage(folder, "keys", uses=1) as stage:
+    with staged(folder, "keys", uses=1) as stage:
         stage.approve("whole")
         whole = stage.actor("whole", "whole")
         whole.fire()
@@ -192,7 +186,7 @@ def _at(index: int, do: Any) -> Any:
 
 def test_i3_two_actions_at_once_never_exceed_the_cap(folder: Path) -> None:
     """Another action takes the cap at any request of the first: exactly one of them is sent."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         stage.approve("whole")
         whole = stage.actor("whole", "whole")
         whole.fire()
@@ -210,7 +204,7 @@ def test_i3_two_actions_at_once_never_exceed_the_cap(folder: Path) -> None:
 
 def test_i3_an_approval_that_expired_after_it_was_reserved_fails_the_recheck(folder: Path) -> None:
     """The action's own reservation does not count against it, but time does."""
-    with _stage(folder, "keys-burn", expires_in_s=100) as stage:
+    with staged(folder, "keys-burn", expires_in_s=100) as stage:
         in_doubt(stage)
         stage.world.advance(50)
         second = stage.actor()
@@ -225,7 +219,7 @@ def test_i3_an_approval_that_expired_after_it_was_reserved_fails_the_recheck(fol
 
 def test_i3_nothing_is_sent_under_an_approval_that_expired_while_its_sender_was_paused(folder: Path) -> None:
     """A pause before any request of fire, past the expiry: not sent up to the send itself, and committed after it."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         stage.approve("whole")
         whole = stage.actor("whole", "whole")
         whole.fire()
@@ -243,7 +237,7 @@ def test_i3_nothing_is_sent_under_an_approval_that_expired_while_its_sender_was_
 
 def test_i4_premises_and_approval_are_read_before_every_send(folder: Path) -> None:
     """First send, tries of what was not sent, resends and new keys: each has its own readings, newer than the last send."""
-    with _stage(folder, "keys-lookup") as stage:
+    with staged(folder, "keys-lookup") as stage:
         premise = stage.world.observe(SUBJECT)
         stage.world.send_faults = [SendFault.RATE_LIMITED, SendFault.FAILS]
         actor = stage.actor(premises=(premise,))
@@ -266,7 +260,7 @@ def test_i4_premises_and_approval_are_read_before_every_send(folder: Path) -> No
 @pytest.mark.parametrize("profile", PROFILES)
 def test_i4_a_failed_or_empty_read_at_recovery_sends_and_ends_nothing(profile: str, fault: ObserveFault, folder: Path) -> None:
     """What can't be read is neither unchanged nor changed: InFlight, until it can be."""
-    with _stage(folder, profile) as stage:
+    with staged(folder, profile) as stage:
         premise = stage.world.observe(SUBJECT)
         in_doubt(stage, premises=(premise,))
         stage.world.advance(DAY_S * 2)
@@ -279,7 +273,7 @@ def test_i4_a_failed_or_empty_read_at_recovery_sends_and_ends_nothing(profile: s
 @pytest.mark.parametrize("decided", ["{}", None], ids=["decided on nothing", "decided on facts"])
 def test_i4_an_empty_read_is_not_unchanged_for_any_policy(decided: str | None, folder: Path) -> None:
     """Whatever the policy would make of it: nothing read is nothing known."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         premise = replace(stage.world.observe(SUBJECT), policy="strict")
         premise = replace(premise, facts_json=decided or premise.facts_json)
         stage.world.observe_faults = [ObserveFault.EMPTY]
@@ -291,7 +285,7 @@ def test_i4_an_empty_read_is_not_unchanged_for_any_policy(decided: str | None, f
 
 def test_i4_a_premise_that_changes_while_a_send_is_retried_stops_it(folder: Path) -> None:
     """A request that was not sent is not sent later on facts that no longer hold."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         stage.world.send_faults = [SendFault.RATE_LIMITED]
         actor = stage.actor(premises=(stage.world.observe(SUBJECT),))
         outcome = actor.fire(interpose=once(requests.SleepUntil, lambda: setattr(stage.world, "state", "closed")))
@@ -302,7 +296,7 @@ def test_i4_a_premise_that_changes_while_a_send_is_retried_stops_it(folder: Path
 
 def test_i4_premises_are_read_again_behind_the_closed_door(folder: Path) -> None:
     """What changes while the door is being closed keeps a new key from being used."""
-    with _stage(folder, "lookup") as stage:
+    with staged(folder, "lookup") as stage:
         premise = stage.world.observe(SUBJECT)
         in_doubt(stage, premises=(premise,))
         stage.world.advance(HOUR_S)
@@ -319,7 +313,7 @@ def test_i4_premises_are_read_again_behind_the_closed_door(folder: Path) -> None
 
 def test_i5_another_effect_under_a_used_key_is_an_error_and_changes_nothing(folder: Path) -> None:
     """Whether the action has ended, is in flight, or is being fired at this moment."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         actor = stage.actor()
         assert crashes(actor.fire, BEFORE_SEND)
         actor.die()
@@ -337,7 +331,7 @@ def test_i5_another_effect_under_a_used_key_is_an_error_and_changes_nothing(fold
 
 def test_i5_two_effects_at_once_under_one_key_are_one_action(folder: Path) -> None:
     """Whoever writes first fixes the effect; the other one hears that it is another."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         first, second = stage.actor(), stage.actor()
 
         def other() -> None:
@@ -350,7 +344,7 @@ def test_i5_two_effects_at_once_under_one_key_are_one_action(folder: Path) -> No
 
 def test_i5_recovery_sends_the_recorded_effect(folder: Path) -> None:
     """It is rebuilt from the journal alone, by a process that was never told of it."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         dead = in_doubt(stage)
         assert stage.gate().recover().outcomes[0].receipt.status == "COMMITTED"
         assert stage.world.sent[0].parameters == stage.world.transfer().parameters

@@ -33,14 +33,9 @@ from tests.provider_world import (
     crashes,
     in_doubt,
     once,
+    staged,
     to_the_end,
 )
-
-
-def _stage(folder: Path, profile: str, **terms: Any) -> Stage:
-    stage = Stage(folder / "journal.db", World(PROFILES[profile]))
-    stage.approve(**terms)
-    return stage
 
 
 def _rows(stage: Stage) -> list[tuple[str, int, str]]:
@@ -57,7 +52,7 @@ def _full() -> None:
 @pytest.mark.parametrize("fault", UNKNOWN_FAULTS, ids=lambda fault: fault.name)
 def test_i6_no_unknown_answer_is_taken_for_a_no(fault: SendFault, folder: Path) -> None:
     """With the worst profile there is, whatever is not a definite answer ends as Ambiguous, and is sent once."""
-    with _stage(folder, "nothing") as stage:
+    with staged(folder, "nothing") as stage:
         stage.world.send_faults = [fault]
         outcome = stage.actor().fire()
         assert (outcome.receipt.status, outcome.receipt.happened) == ("AMBIGUOUS", "unknown")
@@ -68,7 +63,7 @@ def test_i6_no_unknown_answer_is_taken_for_a_no(fault: SendFault, folder: Path) 
 @pytest.mark.parametrize("fault", list(LookupFault))
 def test_i6_a_failed_lookup_is_not_an_absence(fault: LookupFault, folder: Path) -> None:
     """Not before the horizon and not after it, not for going on and not for refusing."""
-    with _stage(folder, "lookup") as stage:
+    with staged(folder, "lookup") as stage:
         in_doubt(stage, AFTER_SEND)
         stage.world.advance(DAY_S)
         actor = stage.actor()
@@ -115,7 +110,7 @@ def test_i6_what_is_no_answer_is_no_absence_and_no_answer(profile: str, says: An
 @pytest.mark.parametrize("profile", ["lookup", "keys-lookup"])
 def test_i6_a_send_after_one_that_was_not_sent_is_in_doubt_like_any_other(profile: str, folder: Path) -> None:
     """That nothing was sent is written down before the next try, and holds for that next try no more."""
-    with _stage(folder, profile) as stage:
+    with staged(folder, profile) as stage:
         stage.world.send_faults = [SendFault.RATE_LIMITED]
         in_doubt(stage, CrashAt(requests.Send, When.AFTER, nth=2))
         receipt = stage.actor().recover().receipt
@@ -130,7 +125,7 @@ def test_i6_a_send_after_one_that_was_not_sent_is_in_doubt_like_any_other(profil
 @pytest.mark.parametrize("profile", ["nothing", "nothing-known-to-end", "keys", "keys-burn"])
 def test_i7_time_alone_never_permits_a_fresh_send(profile: str, folder: Path) -> None:
     """However much time passes, an action that can't be looked up is not sent under a new key."""
-    with _stage(folder, profile) as stage:
+    with staged(folder, profile) as stage:
         in_doubt(stage, AFTER_SEND)
         stage.world.advance(20 * DAY_S)
         assert to_the_end(stage.actor()).receipt.status == "AMBIGUOUS"
@@ -139,7 +134,7 @@ def test_i7_time_alone_never_permits_a_fresh_send(profile: str, folder: Path) ->
 
 def test_i7_a_claim_that_ran_out_is_taken_over_and_permits_no_more_than_i2(folder: Path) -> None:
     """The holder lives on: the claim changes hands, and nothing is sent afresh before the horizon."""
-    with _stage(folder, "lookup") as stage:
+    with staged(folder, "lookup") as stage:
         holder = stage.actor()
         assert crashes(holder.fire, BEFORE_SEND)
         other = stage.actor()
@@ -173,7 +168,7 @@ def _deafen(journal: Journal) -> None:
 @pytest.mark.parametrize("append", [1, 2])
 def test_i8_an_append_whose_acknowledgement_was_lost_is_read_back(append: int, folder: Path) -> None:
     """The events are found to be our own, and the action goes on as if nothing had been lost: sent once, committed."""
-    with _stage(folder, "nothing") as stage, open_journal(stage.url) as journal:
+    with staged(folder, "nothing") as stage, open_journal(stage.url) as journal:
         actor = stage.actor()
         actor.gate._driver.journal.close()
         actor.gate._driver.journal = journal
@@ -185,7 +180,7 @@ def test_i8_an_append_whose_acknowledgement_was_lost_is_read_back(append: int, f
 
 def test_i8_a_conflict_is_not_taken_for_our_own_lost_acknowledgement(folder: Path) -> None:
     """Somebody else's first commit under the same key is theirs: it is not sent on top of."""
-    with _stage(folder, "nothing") as stage:
+    with staged(folder, "nothing") as stage:
         first, second = stage.actor(), stage.actor()
         outcome = first.fire(interpose=once(requests.Append, second.fire))
         assert outcome.receipt.status == "COMMITTED"
@@ -194,7 +189,7 @@ def test_i8_a_conflict_is_not_taken_for_our_own_lost_acknowledgement(folder: Pat
 
 def test_i8_a_second_commit_that_fails_says_that_it_was_sent(folder: Path) -> None:
     """The evidence is in the exception, nothing is sent again, and the next fire finds what happened."""
-    with _stage(folder, "keys-lookup") as stage:
+    with staged(folder, "keys-lookup") as stage:
         actor = stage.actor()
         with pytest.raises(OutcomeNotRecorded) as caught:
             actor.fire(interpose=once(requests.Append, _full, nth=2))
@@ -206,7 +201,7 @@ def test_i8_a_second_commit_that_fails_says_that_it_was_sent(folder: Path) -> No
 
 def test_i8_an_event_of_somebody_else_is_not_read_back_as_our_own(folder: Path) -> None:
     """The second commit fails, and a revocation stands where its last event would: it was sent, and is not recorded."""
-    with _stage(folder, "lookup") as stage, open_journal(stage.url) as journal:
+    with staged(folder, "lookup") as stage, open_journal(stage.url) as journal:
         actor = stage.actor()
         actor.gate._driver.journal.close()
         actor.gate._driver.journal = journal
@@ -245,7 +240,7 @@ def test_i8_an_event_of_somebody_else_is_not_read_back_as_our_own(folder: Path) 
 )
 def test_i9_the_database_itself_refuses_to_change_history(statement: str, folder: Path) -> None:
     """Update, delete and replace fail, whoever asks."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         stage.actor().fire()
         with sqlite3.connect(stage.path) as connection, pytest.raises(sqlite3.IntegrityError, match="interlock"):
             connection.execute(statement)
@@ -273,7 +268,7 @@ def test_i9_the_database_itself_refuses_to_change_history(statement: str, folder
 )
 def test_i9_a_change_behind_the_databases_back_is_named(statement: str, kind: str, folder: Path) -> None:
     """With the triggers dropped, verification still says what is wrong, and where."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         stage.actor().fire()
         gate = stage.gate()
         assert gate.verify().valid
@@ -312,7 +307,7 @@ def _ends(stage: Stage) -> dict[str, Actor]:
 
 def test_i10_every_ending_leaves_a_receipt_that_says_what_was_read_and_when(folder: Path) -> None:
     """Refusals too: the approval and each premise, with the time of the reading and what was there."""
-    with _stage(folder, "nothing") as stage:
+    with staged(folder, "nothing") as stage:
         for name, actor in _ends(stage).items():
             receipt = stage.gate().receipt(actor.key)
             assert receipt.status == {"committed": "COMMITTED", "ambiguous": "AMBIGUOUS"}.get(name, "REFUSED")
@@ -324,7 +319,7 @@ def test_i10_every_ending_leaves_a_receipt_that_says_what_was_read_and_when(fold
 
 def test_i10_an_action_that_died_before_its_end_says_that_nothing_is_known(folder: Path) -> None:
     """In flight after Dispatched: unknown. Before it: no."""
-    with _stage(folder, "keys", uses=2, cap_minor=2 * AMOUNT) as stage:
+    with staged(folder, "keys", uses=2, cap_minor=2 * AMOUNT) as stage:
         in_doubt(stage)
         assert stage.gate().receipt("refund:case-1").happened == "unknown"
         assert stage.gate().propose("later", stage.world.transfer(), approval="case-1").happened == "no"

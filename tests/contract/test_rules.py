@@ -17,7 +17,6 @@ from tests.provider_world import (
     DAY_S,
     HOUR_S,
     LATE_SEND,
-    PROFILES,
     START,
     SUBJECT,
     Actor,
@@ -26,22 +25,16 @@ from tests.provider_world import (
     SendFault,
     Stage,
     When,
-    World,
     crashes,
     disagreement,
     in_doubt,
     once,
+    staged,
     to_the_end,
 )
 
 CLAIM_OVER_S = 41.0
 """Past the time to live of a claim that a stage's gates make."""
-
-
-def _stage(folder: Path, profile: str | CapabilityProfile) -> Stage:
-    stage = Stage(folder / "journal.db", World(PROFILES[profile] if isinstance(profile, str) else profile))
-    stage.approve()
-    return stage
 
 
 def _agree(stage: Stage, actor: Actor) -> None:
@@ -55,7 +48,7 @@ def _agree(stage: Stage, actor: Actor) -> None:
 
 def test_rule_1_a_resend_is_dispatched_with_a_deadline_and_a_horizon_of_its_own(folder: Path) -> None:
     """A send again under the same key has its own durable event before it, reckoned from its own time."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         in_doubt(stage)
         stage.world.advance(60)
         actor = stage.actor()
@@ -69,7 +62,7 @@ def test_rule_1_a_resend_is_dispatched_with_a_deadline_and_a_horizon_of_its_own(
 
 def test_rule_1_the_next_recoverer_reckons_with_the_horizon_of_the_last_send(folder: Path) -> None:
     """A resend that is still on its way past the first send's horizon is not missed."""
-    with _stage(folder, "keys-lookup") as stage:
+    with staged(folder, "keys-lookup") as stage:
         in_doubt(stage)
         stage.world.advance(15)
         second = stage.actor()
@@ -87,7 +80,7 @@ def test_rule_1_the_next_recoverer_reckons_with_the_horizon_of_the_last_send(fol
 @pytest.mark.parametrize("profile", ["keys-lookup-burn", "keys-burn"])
 def test_rule_1_a_revocation_before_a_resend_is_durable_is_before_the_resend(profile: str, folder: Path) -> None:
     """The approval is asserted in the transaction of the resend: a revocation between check and append stops it."""
-    with _stage(folder, profile) as stage:
+    with staged(folder, profile) as stage:
         in_doubt(stage)
         actor = stage.actor()
         outcome = actor.recover(interpose=once(requests.Append, stage.revoke, nth=2))
@@ -99,7 +92,7 @@ def test_rule_1_a_revocation_before_a_resend_is_durable_is_before_the_resend(pro
 
 def test_rule_1_a_revocation_before_a_new_key_is_durable_is_before_the_new_key(folder: Path) -> None:
     """The same holds for a new dispatch behind a closed door."""
-    with _stage(folder, "lookup") as stage:
+    with staged(folder, "lookup") as stage:
         in_doubt(stage)
         stage.world.advance(HOUR_S)
         actor = stage.actor()
@@ -114,7 +107,7 @@ def test_rule_1_a_revocation_before_a_new_key_is_durable_is_before_the_new_key(f
 
 def test_rule_2_what_lands_between_the_lookup_and_the_burn_is_found(folder: Path) -> None:
     """The key that the late original used up before the burn came is no closed door, and the effect is found."""
-    with _stage(folder, "keys-lookup-burn") as stage:
+    with staged(folder, "keys-lookup-burn") as stage:
         in_doubt(stage, LATE_SEND)
         stage.revoke()
         actor = stage.actor()
@@ -126,7 +119,7 @@ def test_rule_2_what_lands_between_the_lookup_and_the_burn_is_found(folder: Path
 @pytest.mark.parametrize("revoked", [False, True], ids=["would go on", "would refuse"])
 def test_rule_2_what_lands_between_the_lookup_and_the_horizon_is_found(revoked: bool, folder: Path) -> None:  # noqa: FBT001 - a parameter of the test
     """An absence that was read before the horizon counts for nothing after it, however little time lies between."""
-    with _stage(folder, "lookup") as stage:
+    with staged(folder, "lookup") as stage:
         in_doubt(stage, LATE_SEND)
         if revoked:
             stage.revoke()
@@ -140,7 +133,7 @@ def test_rule_2_what_lands_between_the_lookup_and_the_horizon_is_found(revoked: 
 
 def test_rule_2_the_door_is_closed_for_the_key_of_every_attempt(folder: Path) -> None:
     """A refusal behind a second attempt burns the first attempt's key again, too."""
-    with _stage(folder, "keys-burn") as stage:
+    with staged(folder, "keys-burn") as stage:
         third = _second_attempt_in_doubt(stage)
         stage.revoke()
         del stage.world.burns[:]
@@ -184,7 +177,7 @@ def test_rule_3_nothing_is_final_before_the_horizon_although_the_holder_is_dead(
     folder: Path,
 ) -> None:
     """A dead sender's kernel goes on delivering: the horizon counts from the deadline, and never from the death."""
-    with _stage(folder, profile) as stage:
+    with staged(folder, profile) as stage:
         in_doubt(stage, LATE_SEND)
         stage.world.forget_keys()
         if revoked:
@@ -204,7 +197,7 @@ def test_rule_3_nothing_is_final_before_the_horizon_although_the_holder_is_dead(
 @pytest.mark.parametrize("profile", ["lookup-stale-roll-known", "keys-lookup-stale-roll-known"])
 def test_rule_3_a_failure_that_nobody_saw_may_still_roll_forward(profile: str, fault: SendFault, folder: Path) -> None:
     """Roll-forward time and staleness are part of every horizon, since the sender may have died with the failure."""
-    with _stage(folder, profile) as stage:
+    with staged(folder, profile) as stage:
         stage.world.send_faults = [fault]
         in_doubt(stage, AFTER_SEND)
         stage.revoke()
@@ -215,7 +208,7 @@ def test_rule_3_a_failure_that_nobody_saw_may_still_roll_forward(profile: str, f
 
 def test_rule_3_a_profile_that_was_corrected_meanwhile_moves_the_horizon(folder: Path) -> None:
     """What was learned of the provider since the send counts: a longer roll-forward time is waited for."""
-    with _stage(folder, "lookup") as stage:
+    with staged(folder, "lookup") as stage:
         stage.world._roll_at_s = 600
         stage.world.send_faults = [SendFault.FAILS_AND_ROLLS_FORWARD]
         in_doubt(stage, AFTER_SEND)
@@ -232,7 +225,7 @@ def test_rule_3_a_profile_that_was_corrected_meanwhile_moves_the_horizon(folder:
 
 def test_rule_4_a_definite_no_to_a_resend_closes_the_door_and_looks(folder: Path) -> None:
     """The first send may be what made it impossible: it is found, and not refused."""
-    with _stage(folder, "keys-lookup-stale-roll-known") as stage:
+    with staged(folder, "keys-lookup-stale-roll-known") as stage:
         in_doubt(stage, AFTER_SEND)
         stage.world.forget_keys()
         stage.world.send_faults = [SendFault.DECLINES_UNSAVED]
@@ -246,7 +239,7 @@ def test_rule_4_a_definite_no_to_a_resend_closes_the_door_and_looks(folder: Path
 
 def test_rule_4_where_nothing_is_found_behind_the_door_the_no_stands(folder: Path) -> None:
     """A no to a resend, and nothing there after the horizon: refused with the provider's code, and nothing more is sent."""
-    with _stage(folder, "keys-lookup") as stage:
+    with staged(folder, "keys-lookup") as stage:
         in_doubt(stage)
         stage.world.send_faults = [SendFault.DECLINES_UNSAVED]
         actor = stage.actor()
@@ -259,7 +252,7 @@ def test_rule_4_where_nothing_is_found_behind_the_door_the_no_stands(folder: Pat
 
 def test_rule_4_a_no_that_was_stored_for_the_first_send_answers_every_send(folder: Path) -> None:
     """A replayed no is the answer to the very request in doubt, so it is final at once."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         stage.world.send_faults = [SendFault.LOST_DECLINE]
         in_doubt(stage, AFTER_SEND)
         actor = stage.actor()
@@ -274,7 +267,7 @@ def test_rule_4_a_no_that_was_stored_for_the_first_send_answers_every_send(folde
 
 def test_rule_5_a_refusal_that_comes_late_is_not_forced(folder: Path) -> None:
     """A sender with a definite no wakes up after somebody else's resend succeeded: it reports what the journal has."""
-    with _stage(folder, "keys") as stage:
+    with staged(folder, "keys") as stage:
         stage.world.send_faults = [SendFault.DECLINES_UNSAVED]
         slow = stage.actor()
         outcome = slow.fire(interpose=once(requests.Append, lambda: _taken_over(stage, "COMMITTED"), nth=2))
@@ -284,7 +277,7 @@ def test_rule_5_a_refusal_that_comes_late_is_not_forced(folder: Path) -> None:
 
 def test_rule_5_an_ambiguity_that_comes_late_is_not_forced(folder: Path) -> None:
     """The same for Ambiguous: a person resolved it meanwhile, and that stands."""
-    with _stage(folder, "nothing-known-to-end") as stage:
+    with staged(folder, "nothing-known-to-end") as stage:
         stage.world.send_faults = [SendFault.LOST_ANSWER]
         slow = stage.actor()
 
@@ -308,7 +301,7 @@ def _taken_over(stage: Stage, status: str) -> None:
 
 def test_rule_6_a_done_is_recorded_on_an_action_that_somebody_else_left_ambiguous(folder: Path) -> None:
     """The slow sender's answer is worth more than the recoverer's doubt."""
-    with _stage(folder, "nothing") as stage:
+    with staged(folder, "nothing") as stage:
         slow = stage.actor()
         outcome = slow.fire(interpose=once(requests.Append, lambda: _taken_over(stage, "AMBIGUOUS"), nth=2))
         assert (outcome.receipt.status, outcome.receipt.via) == ("COMMITTED", "first-send")
@@ -318,7 +311,7 @@ def test_rule_6_a_done_is_recorded_on_an_action_that_somebody_else_left_ambiguou
 
 def test_rule_6_a_done_is_recorded_although_somebody_else_holds_a_newer_term(folder: Path) -> None:
     """A takeover that has come no further does not keep the answer out."""
-    with _stage(folder, "lookup") as stage:
+    with staged(folder, "lookup") as stage:
         slow = stage.actor()
 
         def taken_over() -> None:
@@ -338,7 +331,7 @@ def test_rule_6_a_done_is_recorded_although_somebody_else_holds_a_newer_term(fol
 
 def test_rule_7_a_person_cannot_say_that_it_did_not_happen_while_it_can_still_land(folder: Path) -> None:
     """Before the horizon nothing is written; past it, and with nothing in the world, the person's word is taken."""
-    with _stage(folder, "nothing-known-to-end") as stage:
+    with staged(folder, "nothing-known-to-end") as stage:
         in_doubt(stage, LATE_SEND)
         actor = stage.actor()
         assert actor.recover().receipt.status == "AMBIGUOUS"
@@ -351,7 +344,7 @@ def test_rule_7_a_person_cannot_say_that_it_did_not_happen_while_it_can_still_la
 
 def test_rule_7_an_unknown_roll_forward_keeps_the_door_open_for_a_person(folder: Path) -> None:
     """Where a stored failure may roll forward at any time, only the person's own risk closes the door."""
-    with _stage(folder, "nothing") as stage:
+    with staged(folder, "nothing") as stage:
         stage.world.send_faults = [SendFault.LOST_REQUEST]
         actor = stage.actor()
         assert actor.fire().receipt.status == "AMBIGUOUS"
@@ -365,7 +358,7 @@ def test_rule_7_an_unknown_roll_forward_keeps_the_door_open_for_a_person(folder:
 
 def test_rule_7_a_person_is_told_when_the_provider_has_it_after_all(folder: Path) -> None:
     """Behind the closed door the provider is asked once more; what it has is recorded, whatever the person says."""
-    with _stage(folder, "lookup-roll-unknown") as stage:
+    with staged(folder, "lookup-roll-unknown") as stage:
         stage.world.send_faults = [SendFault.FAILS_AND_ROLLS_FORWARD]
         actor = stage.actor()
         assert to_the_end(actor).receipt.status == "AMBIGUOUS"
@@ -381,7 +374,7 @@ def test_rule_7_a_person_is_told_when_the_provider_has_it_after_all(folder: Path
 @pytest.mark.parametrize("profile", ["keys-burn", "keys-lookup-burn", "keys-lookup-burn-roll-unknown"])
 def test_behind_a_burned_key_nothing_lands_late_or_from_a_zombie(profile: str, folder: Path) -> None:
     """A late original, and a sender that wakes up right before its write, both find the key used up."""
-    with _stage(folder, profile) as stage:
+    with staged(folder, profile) as stage:
         zombie = stage.actor()
 
         def recovered() -> None:
@@ -405,7 +398,7 @@ def test_a_zombie_past_its_deadline_sends_nothing_even_without_burning(
     pause: type[requests.Request[object]], folder: Path
 ) -> None:
     """A sender that wakes up checks its term and its deadline before the write."""
-    with _stage(folder, "lookup") as stage:
+    with staged(folder, "lookup") as stage:
         zombie = stage.actor()
 
         def recovered() -> None:
@@ -420,7 +413,7 @@ def test_a_zombie_past_its_deadline_sends_nothing_even_without_burning(
 
 def test_a_sender_that_lost_its_claim_sends_nothing_although_it_has_time_left(folder: Path) -> None:
     """Its lock was lost while it lived, and somebody took over: it sees the other term right before the write."""
-    with _stage(folder, "lookup") as stage:
+    with staged(folder, "lookup") as stage:
         zombie = stage.actor()
 
         def taken_over() -> None:
@@ -435,7 +428,7 @@ def test_a_sender_that_lost_its_claim_sends_nothing_although_it_has_time_left(fo
 
 def test_a_sender_whose_deadline_is_over_does_not_even_ask_the_target(folder: Path) -> None:
     """Nobody took over; it is not sent, and the next fire sends it with a deadline of its own."""
-    with _stage(folder, "nothing") as stage:
+    with staged(folder, "nothing") as stage:
         actor = stage.actor()
         outcome = actor.fire(interpose=once(requests.StillAt, lambda: stage.world.advance(10)))
         assert _reason(outcome) == "not_sent"
@@ -451,7 +444,7 @@ def _after(stage: Stage, seconds: float) -> Actor:
 
 def test_a_burned_key_is_judged_again_when_the_burn_is_answered(folder: Path) -> None:
     """A burn that is answered past the key's window proves nothing: the provider may have forgotten the original."""
-    with _stage(folder, "keys-burn") as stage:
+    with staged(folder, "keys-burn") as stage:
         in_doubt(stage, AFTER_SEND)
         stage.revoke()
         stage.world.advance(DAY_S - stage.world.profile.dedupe_margin_s - 1)
@@ -470,7 +463,7 @@ def test_a_burned_key_is_judged_again_when_the_burn_is_answered(folder: Path) ->
 @pytest.mark.parametrize("fault", list(BurnFault))
 def test_a_burn_without_an_answer_closes_nothing(fault: BurnFault, folder: Path) -> None:
     """It is asked again, and until then the action is InFlight."""
-    with _stage(folder, "keys-lookup-burn") as stage:
+    with staged(folder, "keys-lookup-burn") as stage:
         in_doubt(stage)
         stage.revoke()
         stage.world.burn_faults = [fault]
@@ -482,7 +475,7 @@ def test_a_burn_without_an_answer_closes_nothing(fault: BurnFault, folder: Path)
 
 def test_a_request_in_progress_is_waited_for(folder: Path) -> None:
     """While the provider works on the original, the door is open, and what it did is found."""
-    with _stage(folder, "keys-burn") as stage:
+    with staged(folder, "keys-burn") as stage:
         stage.world.send_faults = [SendFault.HANGS]
         in_doubt(stage, AFTER_SEND)
         stage.revoke()
@@ -499,7 +492,7 @@ def _reason(outcome: Outcome) -> str | None:
 
 def test_rule_7_the_recorded_horizon_counts_from_the_deadline(folder: Path) -> None:
     """A person's no a second before the late landing is not taken, and the landing is what happened."""
-    with _stage(folder, "nothing-known-to-end") as stage:
+    with staged(folder, "nothing-known-to-end") as stage:
         in_doubt(stage, LATE_SEND)
         actor = stage.actor()
         assert actor.recover().receipt.status == "AMBIGUOUS"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 from uuid import uuid4
 
 import pytest
@@ -12,8 +13,12 @@ import stripe
 from harness.postgres.databases import Databases
 from harness.standins.stripe.client import StripeStandIn
 from harness.standins.stripe.sdk import connect
+from harness.temporal.server import TemporalServer
 from tests.journals import Journals, PostgresJournals, SQLiteJournals
 from tests.log_stage import Stage
+
+if TYPE_CHECKING:
+    from tests.integration.temporal_desk import Desk
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +40,21 @@ def healthy(standin: StripeStandIn) -> Iterator[None]:
 def client(standin: StripeStandIn) -> stripe.StripeClient:
     """The SDK, to set up and to look from outside."""
     return connect(standin)
+
+
+@pytest.fixture
+def desk(
+    temporal_server: TemporalServer,
+    standin: StripeStandIn,
+    client: stripe.StripeClient,
+    healthy: None,  # noqa: ARG001 - what a test did to the stand-in is over when it ends
+    tmp_path: Path,
+) -> Iterator[Desk]:
+    """A support desk on the Temporal server that is shared."""
+    from tests.integration.temporal_desk import Desk
+
+    with Desk(temporal_server.address, standin, client, tmp_path) as one:
+        yield one
 
 
 @pytest.fixture(scope="session")

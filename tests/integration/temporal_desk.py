@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -150,3 +151,9 @@ async def pending(handle: WorkflowHandle[Any, Any]) -> Any:
     """Return what the server has of the activity that a workflow waits for; None while it waits for none."""
     described = await handle.describe()
     return next(iter(described.raw_description.pending_activities), None)
+
+
+async def result_of(handle: WorkflowHandle[Any, Any]) -> Any:
+    """Return what a workflow came to; a time-out, where it hangs."""
+    async with asyncio.timeout(LONGEST_S):
+        return await handle.result()

@@ -8,13 +8,10 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +26,7 @@ from interlock.keyfiles import Role, create_key, read_log_key, read_witness_key
 from interlock.projections.log.tree import TransparencyLog
 from tests.journals import SQLiteJournals
 from tests.log_stage import Stage
+from tests.served import served
 
 
 @dataclass
@@ -174,7 +172,7 @@ def test_a_monitor_of_what_the_log_publishes(place: Place) -> None:
     place.stage.write("d")
     place.sign()
     place.run("log", "publish", published)
-    with _served(folder) as url:
+    with served(folder) as url:
         found = place.monitor("--url", url)
     assert (found["clean"], found["entries"]) == (True, 7)
     assert place.run("monitor", "--url", url, *_options(place), code=3).stderr.count("can't be read") == 1
@@ -182,23 +180,6 @@ def test_a_monitor_of_what_the_log_publishes(place: Place) -> None:
 
 def _options(place: Place) -> list[object]:
     return ["--key", place.keys["m"], "--policy", place.policy, "--state", place.folder / "monitor.db"]
-
-
-@contextmanager
-def _served(folder: Path) -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=str(folder))) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name that http.server gives it
-        pass
 
 
 def test_a_monitor_that_looks_again_and_again(place: Place) -> None:

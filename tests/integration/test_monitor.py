@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 import hashlib
-import http.server
 import json
 import shutil
-import threading
 import tracemalloc
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -30,6 +25,7 @@ from interlock.monitor.findings import FindingKind, Sighting
 from interlock.monitor.sources import PublishedLog, Source, folder, website
 from interlock.monitor.state import MonitorState
 from interlock.monitor.watching import Monitor
+from tests.served import served
 from tests.trees import RecordedLog
 
 ORIGIN = "acme.example/interlock/prod-1"
@@ -273,25 +269,6 @@ def test_over_http(watched: Watched) -> None:
         watched.look(source=website(url))
     with pytest.raises(JournalUnavailable):
         watched.look(source=website("nonsense"))
-
-
-@contextmanager
-def served(path: Path) -> Iterator[str]:
-    """Serve a folder."""
-    handler = functools.partial(_Quiet, directory=str(path))
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{server.server_address[1]}"
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-class _Quiet(http.server.SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name that http.server gives it
-        pass
 
 
 def test_a_state_that_is_lost_or_anothers(watched: Watched, tmp_path: Path) -> None:

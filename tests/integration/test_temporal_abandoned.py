@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,36 +11,15 @@ import stripe
 from temporalio.api.enums.v1 import EventType
 from temporalio.client import WorkflowHandle
 
-from harness.standins.stripe.client import StripeStandIn
 from harness.standins.stripe.faults import FaultKind
-from harness.temporal.server import TemporalServer
 from interlock import Receipts
 from interlock.temporal import CommittedResult, RefusedResult
 from interlock.temporal.abandoned import finishing_abandoned
-from tests.integration.temporal_desk import LONGEST_S, Desk, attempts, pending
+from tests.integration.temporal_desk import LONGEST_S, Desk, attempts, pending, result_of
 from tests.integration.temporal_refunds import Case
 from tests.integration.temporal_workflows import InNoHurry, OneIdTwice, RefundCase
 
 _ON_A_THREAD = False
-
-
-@pytest.fixture
-def desk(
-    temporal_server: TemporalServer,
-    standin: StripeStandIn,
-    client: stripe.StripeClient,
-    healthy: None,  # noqa: ARG001 - what a test did to the stand-in is over when it ends
-    tmp_path: Path,
-) -> Iterator[Desk]:
-    """A support desk on the server that is shared."""
-    with Desk(temporal_server.address, standin, client, tmp_path) as one:
-        yield one
-
-
-async def _result_of(handle: WorkflowHandle[Any, Any]) -> Any:
-    """Return what a workflow came to; a time-out long before Temporal itself would have noticed a death."""
-    async with asyncio.timeout(LONGEST_S):
-        return await handle.result()
 
 
 async def _left_in_the_middle(desk: Desk, fault: FaultKind, *cases: Case) -> list[WorkflowHandle[Any, Any]]:
@@ -68,7 +46,7 @@ def test_the_next_worker_answers_for_the_attempt_that_the_last_one_died_in(desk:
         (handle,) = await _left_in_the_middle(desk, FaultKind.HOLD, case)
         desk.standin.release()
         async with desk.worker():
-            result = await _result_of(handle)
+            result = await result_of(handle)
             kinds = {event.event_type async for event in handle.fetch_history_events()}
             return result, await attempts(handle), kinds
 
@@ -88,7 +66,7 @@ def test_a_refusal_is_told_as_well(desk: Desk) -> None:
         (handle,) = await _left_in_the_middle(desk, FaultKind.DELAY_LANDING, case)
         desk.revoke(case)
         async with desk.worker():
-            result = await _result_of(handle)
+            result = await result_of(handle)
         desk.standin.release()
         return result
 
@@ -107,7 +85,7 @@ def test_a_workflow_that_is_over_is_left_alone(desk: Desk) -> None:
         desk.standin.release()
         await terminated.terminate()
         async with desk.worker():
-            return await _result_of(handle), await attempts(handle)
+            return await result_of(handle), await attempts(handle)
 
     result, ended_at = asyncio.run(run())
     assert isinstance(result, CommittedResult)
@@ -127,7 +105,7 @@ def test_an_attempt_that_already_runs_is_left_alone(desk: Desk) -> None:
             await asyncio.to_thread(desk.standin.wait_until_held_back)
             await asyncio.to_thread(desk.process)
             desk.standin.release()
-            return await _result_of(handle), await attempts(handle)
+            return await result_of(handle), await attempts(handle)
 
     result, ended_at = asyncio.run(run())
     assert (result.via, ended_at) == ("first-send", [1])
@@ -156,7 +134,7 @@ def test_a_later_activity_of_the_same_id_is_left_alone(desk: Desk, client: strip
                     await asyncio.sleep(1)
             waits = await pending(handle) is not None
             desk.standin.release()
-            return waits, await _result_of(handle)
+            return waits, await result_of(handle)
 
     with elsewhere:
         waits, result = asyncio.run(run())
@@ -172,7 +150,7 @@ def test_the_receipt_names_the_activity(desk: Desk) -> None:
     async def run() -> WorkflowHandle[Any, Any]:
         async with desk.worker():
             handle = await desk.start(case, RefundCase.run, _ON_A_THREAD)
-            await _result_of(handle)
+            await result_of(handle)
             return handle
 
     handle = asyncio.run(run())

