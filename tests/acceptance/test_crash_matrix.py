@@ -1,69 +1,28 @@
 """The crash matrix, from the outside: one whole run of the command, read by many claims, and its audit."""
 
-import fcntl
 import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from harness.scenarios import SCENARIOS
+from tests.matrix_run import LIVE_KEY, ROOT, Cell, Matrix, run_module, run_once
 
 # One run takes most of a minute on two processors, and longer beside other tests.
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("crash-matrix")]
 
-ROOT = Path(__file__).resolve().parents[2]
-LIVE_KEY = "sk_live_local_0000"
 COMMON_ROWS = [name for name, row in SCENARIOS.items() if not row.interlock_only]
-
-Cell = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """A run of the command: what it printed, and what it wrote."""
-
-    exit_code: int
-    printed: str
-    folder: Path
-    document: dict[str, Any]
-
-    def cell(self, scenario: str, column: str) -> Cell:
-        """Return the only case of a cell."""
-        (case,) = [case for case in self.document["cases"] if (case["scenario"], case["column"]) == (scenario, column)]
-        return dict(case)
-
-
-def _command(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    # A live key lies about in the environment, as on many a developer's machine: a local run must not touch it.
-    environment = os.environ | {"STRIPE_SECRET_KEY": LIVE_KEY}
-    command = [sys.executable, "-m", module, *arguments]
-    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture(scope="session")
 def matrix(tmp_path_factory: pytest.TempPathFactory) -> Matrix:
-    """The whole matrix, run once, also where several processes share the tests."""
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    folder, said = shared / "crash-matrix", shared / "crash-matrix.json"
-    with (shared / "crash-matrix.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not said.exists():
-            done = _command("harness.run", "--out", str(folder))
-            said.write_text(json.dumps([done.returncode, done.stdout + done.stderr]), encoding="utf-8")
-    exit_code, printed = json.loads(said.read_text(encoding="utf-8"))
-    assert (folder / "standalone.json").exists(), printed
-    document = json.loads((folder / "standalone.json").read_text(encoding="utf-8"))
-    return Matrix(exit_code, printed, folder, document)
+    """The whole matrix."""
+    return run_once(
+        tmp_path_factory, "crash-matrix", "standalone.json", lambda folder: run_module("harness.run", "--out", str(folder))
+    )
 
 
 def test_one_command_ends_with_the_table_and_as_expected(matrix: Matrix) -> None:
@@ -166,7 +125,7 @@ def test_no_real_key_and_no_place_of_this_machine_is_in_what_was_written(matrix:
 
 def test_the_audit_agrees_with_the_results(matrix: Matrix) -> None:
     """Read again from the ledger, each cell says the same."""
-    done = _command("harness.audit", str(matrix.folder / "standalone.json"))
+    done = run_module("harness.audit", str(matrix.folder / "standalone.json"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "35 cases of LOCAL results audited" in done.stdout
 
@@ -212,7 +171,7 @@ def test_the_audit_names_an_edited_cell(matrix: Matrix, tmp_path: Path, edit: Ca
     (cell,) = [case for case in document["cases"] if (case["scenario"], case["column"]) == ("crash_after_commit", "interlock")]
     edit(cell)
     path.write_text(json.dumps(document), encoding="utf-8")
-    done = _command("harness.audit", str(path))
+    done = run_module("harness.audit", str(path))
     assert done.returncode == 1
     assert f"crash_after_commit / interlock ({cell['case_id']})" in done.stdout
 
@@ -224,7 +183,7 @@ def test_the_audit_names_a_cell_whose_ledger_was_edited(matrix: Matrix, tmp_path
     refund = matrix.cell("crash_after_commit", "interlock")["own_refunds"][0]
     kept = [line for line in ledger.read_text(encoding="utf-8").splitlines() if refund not in line]
     ledger.write_text("\n".join(kept), encoding="utf-8")
-    done = _command("harness.audit", str(path))
+    done = run_module("harness.audit", str(path))
     assert done.returncode == 1
     assert "crash_after_commit / interlock" in done.stdout
 
@@ -235,7 +194,7 @@ def test_the_audit_notices_a_case_that_was_left_out(matrix: Matrix, tmp_path: Pa
     document = json.loads(path.read_text(encoding="utf-8"))
     document["cases"] = document["cases"][1:]
     path.write_text(json.dumps(document), encoding="utf-8")
-    done = _command("harness.audit", str(path))
+    done = run_module("harness.audit", str(path))
     assert done.returncode == 1
     assert "complete" in done.stdout
 
@@ -244,9 +203,9 @@ def test_the_gate_is_as_wanted_on_postgres(tmp_path: Path) -> None:
     """A death on either side of the send, and a day that passed, with the journal in a database; it is audited as well."""
     rows = ("crash_after_commit", "approval_revoked_during_outage", "key_pruned_after_24h")
     chosen = [part for row in rows for part in ("--scenario", row)]
-    done = _command("harness.run", "--journal", "postgres", "--column", "interlock", *chosen, "--out", str(tmp_path))
+    done = run_module("harness.run", "--journal", "postgres", "--column", "interlock", *chosen, "--out", str(tmp_path))
     assert done.returncode == 0, done.stdout + done.stderr
     document = json.loads((tmp_path / "standalone-postgres.json").read_text(encoding="utf-8"))
     assert (document["journal"], document["surprises"], document["complete"]) == ("PostgreSQL", [], False)
     assert [case["as_wanted"] for case in document["cases"]] == [True] * len(rows)
-    assert _command("harness.audit", str(tmp_path / "standalone-postgres.json")).returncode == 0
+    assert run_module("harness.audit", str(tmp_path / "standalone-postgres.json")).returncode == 0

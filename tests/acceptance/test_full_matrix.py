@@ -1,15 +1,10 @@
 """The columns on Temporal, from the outside: two rows on a real dev server, with real workers that are killed, and the audit."""
 
-import fcntl
 import json
 import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,66 +13,31 @@ from harness.standins.anthropic.client import AnthropicStandIn
 from harness.standins.stripe.client import LOCAL_API_KEY as LOCAL_STRIPE_KEY
 from harness.standins.stripe.client import StripeStandIn
 from harness.temporal.server import TemporalUnavailable, find_binary
+from tests.matrix_run import LIVE_KEY, ROOT, Cell, Completed, Matrix, run_module, run_once
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("full-matrix")]
 
-ROOT = Path(__file__).resolve().parents[2]
-LIVE_KEY = "sk_live_local_0000"
 BEFORE_SEND, AFTER_ANSWER = "hand_refund_during_outage", "key_lost_inside_window"
 COLUMNS = ("temporal", "temporal_checked", "temporal_interlock")
 
-Cell = dict[str, Any]
 
-
-def _command(module: str, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", module, *arguments]
-    # A live key lies about in the environment, as on many a developer's machine: a local run must not touch it.
-    given = os.environ | {"STRIPE_SECRET_KEY": LIVE_KEY} | environment
-    return subprocess.run(command, cwd=ROOT, env=given, capture_output=True, text=True, check=False)
-
-
-def _run(folder: Path, rows: tuple[str, ...], *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def _run(folder: Path, rows: tuple[str, ...], *arguments: str, **environment: str) -> Completed:
     chosen = [part for row in rows for part in ("--scenario", row)]
-    return _command("harness.run", "--matrix", "e2e", *chosen, *arguments, "--out", str(folder), **environment)
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """A run of the command: what it printed, and what it wrote."""
-
-    exit_code: int
-    printed: str
-    folder: Path
-    document: dict[str, Any]
-
-    def cell(self, scenario: str, column: str) -> Cell:
-        """Return the only case of a cell."""
-        (case,) = [case for case in self.document["cases"] if (case["scenario"], case["column"]) == (scenario, column)]
-        return dict(case)
+    return run_module("harness.run", "--matrix", "e2e", *chosen, *arguments, "--out", str(folder), **environment)
 
 
 @pytest.fixture(scope="session")
 def matrix(tmp_path_factory: pytest.TempPathFactory) -> Matrix:
-    """Two rows in the three columns, run once, also where several processes share the tests."""
+    """Two rows in the three columns."""
     try:
         find_binary()
     except TemporalUnavailable as missing:
         if os.environ.get("CI", "").lower() in {"1", "true"}:
             raise
         pytest.skip(str(missing))
-    shared = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        shared = shared.parent
-    folder, said = shared / "full-matrix", shared / "full-matrix.json"
-    with (shared / "full-matrix.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not said.exists():
-            columns = [part for column in COLUMNS for part in ("--column", column)]
-            done = _run(folder, (BEFORE_SEND, AFTER_ANSWER), *columns)
-            said.write_text(json.dumps([done.returncode, done.stdout + done.stderr]), encoding="utf-8")
-    exit_code, printed = json.loads(said.read_text(encoding="utf-8"))
-    assert (folder / "e2e.json").exists(), printed
-    return Matrix(exit_code, printed, folder, json.loads((folder / "e2e.json").read_text(encoding="utf-8")))
+    columns = [part for column in COLUMNS for part in ("--column", column)]
+    rows = (BEFORE_SEND, AFTER_ANSWER)
+    return run_once(tmp_path_factory, "full-matrix", "e2e.json", lambda folder: _run(folder, rows, *columns))
 
 
 def test_one_command_ends_with_the_table_and_as_expected(matrix: Matrix) -> None:
@@ -131,7 +91,7 @@ def test_no_real_key_and_no_place_of_this_machine_is_in_what_was_written(matrix:
 
 def test_the_audit_agrees_with_the_results(matrix: Matrix) -> None:
     """Read again from the ledger and from Temporal's histories, each cell says the same."""
-    done = _command("harness.audit", str(matrix.folder / "e2e.json"))
+    done = run_module("harness.audit", str(matrix.folder / "e2e.json"))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "6 cases of LOCAL results audited" in done.stdout
 
@@ -158,7 +118,7 @@ def test_the_audit_names_an_edited_cell(matrix: Matrix, tmp_path: Path, edit: Ca
     (cell,) = [case for case in document["cases"] if (case["scenario"], case["column"]) == (AFTER_ANSWER, "temporal_interlock")]
     edit(cell)
     path.write_text(json.dumps(document), encoding="utf-8")
-    done = _command("harness.audit", str(path))
+    done = run_module("harness.audit", str(path))
     assert done.returncode == 1
     assert f"{AFTER_ANSWER} / temporal_interlock ({cell['case_id']})" in done.stdout
 
@@ -171,12 +131,12 @@ def test_a_live_run_takes_the_same_path_and_its_audit_asks_the_provider(tmp_path
         at = ("--live", "--every", "0", "--stripe-address", stripe.api_base, "--model-address", model.base_url)
         done = _run(results, (AFTER_ANSWER,), "--column", "temporal_interlock", *at, **keys)
         assert done.returncode == 0, done.stdout + done.stderr
-        asked = _command("harness.audit", str(results / "e2e.json"), "--ask", stripe.api_base, **keys)
+        asked = run_module("harness.audit", str(results / "e2e.json"), "--ask", stripe.api_base, **keys)
         assert asked.returncode == 0, asked.stdout + asked.stderr
         assert "record says now" in asked.stdout
         (case,) = json.loads((results / "e2e.json").read_text(encoding="utf-8"))["cases"]
         assert case["as_wanted"]
         stripe.hand_refund(case["payment"], 500)
-        again = _command("harness.audit", str(results / "e2e.json"), "--ask", stripe.api_base, **keys)
+        again = run_module("harness.audit", str(results / "e2e.json"), "--ask", stripe.api_base, **keys)
         assert again.returncode == 1
         assert "got: " in again.stdout
