@@ -22,7 +22,7 @@ from interlock.domain.effects import Effect, record_effect
 from interlock.domain.endings import Conclusion, Pending
 from interlock.domain.erasure import mark_erased
 from interlock.domain.picking import Picker
-from interlock.domain.premises import Premise
+from interlock.domain.premises import Premise, require_judged
 from interlock.domain.profiles import CapabilityProfile
 from interlock.domain.requests import FindAction, LoadAction, Now, Protocol
 from interlock.domain.sending import Sender
@@ -237,9 +237,12 @@ class Operations:
         for premise in given:
             self._require_registered(premise)
         target.check(effect, given)
+        recorded = record_effect(effect, target.codec, target.version)
+        for premise in given:
+            require_judged(premise, self._registry.policies[premise.policy], recorded)
         return Intent(
             key=key,
-            effect=record_effect(effect, target.codec, target.version),
+            effect=recorded,
             approval=self._approval_ref(approval),
             premises=given,
             supersedes=require_key(supersedes) if supersedes is not None else None,

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, cast, runtime_checkable
 from uuid import UUID
 
 import rfc8785
@@ -84,7 +84,10 @@ class Purpose:
 
 
 class PremisePolicy(Protocol):
-    """A rule that compares what was decided on with what is read now. Pure: facts in, judgement out."""
+    """A rule that compares what was decided on with what is read now. Pure: facts in, judgement out.
+
+    A rule that fits some effects only has a method `judges(effect: EffectRecord) -> bool` too: the gate asks it beforehand.
+    """
 
     @property
     def name(self) -> str:
@@ -98,6 +101,15 @@ class PremisePolicy(Protocol):
 
     def judge(self, decided: Facts, now: Facts, purpose: Purpose) -> Judgement:
         """Sort every change between the two readings."""
+        ...
+
+
+@runtime_checkable
+class ParticularPolicy(PremisePolicy, Protocol):
+    """A policy that fits some effects only."""
+
+    def judges(self, effect: EffectRecord) -> bool:
+        """Say whether it can judge a change of the world for this effect."""
         ...
 
 
@@ -225,6 +237,20 @@ def judge_premise(premise: Premise, now: Premise, policy: PremisePolicy, purpose
         facts_json=now.facts_json,
         read_at=now.read_at,
     )
+
+
+def require_judged(premise: Premise, policy: PremisePolicy, effect: EffectRecord) -> None:
+    """Raise where the policy could never say what a change means for the effect: each reading would pass for unreadable.
+
+    Raises:
+        InvalidPremise: it can't.
+    """
+    if isinstance(policy, ParticularPolicy) and not policy.judges(effect):
+        raise InvalidPremise(
+            f"the premise policy {policy.name!r} can't judge what a change of {premise.subject} means for this effect of "
+            f"{effect.target!r}; nothing was written or sent. Where any change has to refuse it, give "
+            "dataclasses.replace(premise, policy='strict'); or register a policy of your own for it"
+        )
 
 
 def unreadable(premise: Premise, why: str, at: datetime) -> PremiseReading:

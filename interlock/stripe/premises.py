@@ -6,8 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from interlock.domain.effects import DataclassCodec
+from interlock.domain.effects import DataclassCodec, EffectRecord
 from interlock.domain.premises import Change, ChangeKind, Facts, Judgement, Purpose
+from interlock.errors import InvalidEffect
 from interlock.stripe import facts
 from interlock.stripe.effect import Refund
 from interlock.stripe.facts import PaymentFacts, RefundFacts
@@ -27,6 +28,14 @@ class RefundPremises:
 
     name = "stripe-refunds"
     version = 1
+
+    def judges(self, effect: EffectRecord) -> bool:
+        """Say whether the effect is a refund: how much of which currency, and perhaps what for."""
+        try:
+            effect.effect(_CODEC)
+        except InvalidEffect:
+            return False
+        return True
 
     def judge(self, decided: Facts, now: Facts, purpose: Purpose) -> Judgement:
         """Sort every change between the two readings."""

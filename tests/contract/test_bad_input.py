@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from interlock import ExternalApproval, Money, Premise, Refused
-from interlock.domain.effects import Effect
+from interlock.domain.effects import Effect, EffectRecord
+from interlock.domain.premises import Strict
 from interlock.errors import (
     ActionMismatch,
     ApprovalNotUsable,
@@ -364,6 +365,30 @@ def test_a_policy_that_is_not_registered_is_an_error(folder: Path) -> None:
         gate, premise = stage.gate(), replace(stage.world.observe(SUBJECT), policy="nobody-registered-it")
         with pytest.raises(InvalidPremise):
             gate.fire("key", stage.world.transfer(), approval="case-1", premises=[premise])
+
+
+class OfLetters(Strict):
+    """A policy for the effects of one target."""
+
+    name = "of-letters"
+
+    def judges(self, effect: EffectRecord) -> bool:
+        """Say whether it is a letter."""
+        return effect.target == "letters"
+
+
+def test_a_policy_that_fits_other_effects_is_an_error(folder: Path) -> None:
+    """Before anything is written or read: nobody could ever say what a change means, and `strict` can."""
+    with staged(folder, "keys-lookup") as stage:
+        gate, premise = stage.gate(policies=[OfLetters()]), replace(stage.world.observe(SUBJECT), policy="of-letters")
+        stage.world.observe_faults = [ObserveFault.RAISES]
+        for act in (gate.fire, gate.propose):
+            with Untouched(stage), pytest.raises(InvalidPremise, match="policy='strict'"):
+                act("key", stage.world.transfer(), approval="case-1", premises=[premise])
+        assert stage.world.observe_faults, "the premise was not read"
+        stage.world.observe_faults = []
+        strict = replace(premise, policy="strict")
+        assert gate.fire("key", stage.world.transfer(), approval="case-1", premises=[strict]).receipt.status == "COMMITTED"
 
 
 @pytest.mark.parametrize("fault", list(ObserveFault))

@@ -1,6 +1,6 @@
 """The premise policy: which changes of a payment refuse a refund."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.domain.effects import record_effect
+from interlock.domain.effects import DataclassCodec, Effect, Money, record_effect
 from interlock.domain.premises import ChangeKind, Judgement, Premise, Purpose, ReadingState, facts_text, judge_premise
 from interlock.stripe import RefundPremises, StripeRefunds
 from interlock.stripe.marks import digest
@@ -75,6 +75,23 @@ def test_another_actions_refund_is_not_our_own() -> None:
     """A mark is compared, not merely seen."""
     judgement = _judge(_payment(_refund(OURS_MINOR, action=OTHER_ACTION.hex)))
     assert _kinds(judgement) == [ChangeKind.DUPLICATE]
+
+
+@dataclass(frozen=True)
+class Letter:
+    """The parameters of an effect that is no refund."""
+
+    to: str
+
+
+def test_it_judges_refunds_and_nothing_else() -> None:
+    """A letter about a payment is no refund of it: the gate is told so before it reads anything."""
+    assert POLICY.judges(_purpose().effect)
+    assert POLICY.judges(_purpose("case-1", reason="duplicate").effect)
+    letter = Effect("letters", "pi_1", Letter("somebody"))
+    assert not POLICY.judges(record_effect(letter, DataclassCodec(Letter), 1))
+    paid = Effect("letters", "pi_1", Letter("somebody"), Money(OURS_MINOR, "usd"))
+    assert not POLICY.judges(record_effect(paid, DataclassCodec(Letter), 1))
 
 
 def test_a_hand_refund_of_our_amount_is_a_duplicate() -> None:
