@@ -54,9 +54,6 @@ Open one with `async with AsyncGate.open(…) as gate`, or await `AsyncGate.open
     "two targets of one name, an `AsyncTarget`, a": "two targets of one name, a",
     "return cls(assemble(Driver,": "return Opening(lambda: assemble(AsyncDriver,",
     "clock, log))\n": "clock, log), cls)\n",
-    "What is being sent meanwhile is waited for, at most as long as a send may take, so that its answer is recorded.": """\
-A sync target's send whose caller was cancelled is waited for: nobody else would write its answer down. Other calls are
-        not: await them first, or they raise `GateClosed`, or `OutcomeNotRecorded` where they had sent.""",
     "def __enter__(": "def __aenter__(",
     "def __exit__(": "def __aexit__(",
     "until the gate is closed. Run it on a thread.": "until the gate is closed. Run it as a task.",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Generator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -112,7 +112,6 @@ class AsyncDriver(Performer):
         self._lock = threading.Lock()
         self._closed = False
         self._under_way: set[Run | None] = set()
-        self._abandoned: set[Future[Any]] = set()
         self._sleepers: set[Callable[[], object]] = set()
         # Threads of its own, and not the loop's: sends that wait for a slow provider would keep the program's other threads
         # (name resolution among them) from starting, and theirs would keep claims from being recorded.
@@ -138,7 +137,6 @@ class AsyncDriver(Performer):
                 return step.result
             finally:
                 steps.abandoned = True
-                self._abandoned.add(thread)
                 # Others must not take its actions for abandoned before its thread has come to an end.
                 thread.add_done_callback(partial(self._leave, run, part))
 
@@ -163,13 +161,15 @@ class AsyncDriver(Performer):
     async def close(self) -> None:
         """Give the lock back and close the journal. Closing twice does nothing.
 
-        Threads that nobody awaits any more are waited for: one of them may have an answer that is nowhere else.
+        Runs that are at work on an action are waited for, also those that nobody awaits any more: one of them may have an answer
+        that is nowhere else.
         """
         self.stop()
-        await asyncio.wrap_future(_on_a_thread_of_its_own(self._shut_behind_the_last_send))
+        # In the caller's context: a target that closes its own gate must not wait for itself.
+        await asyncio.wrap_future(_on_a_thread_of_its_own(partial(copy_context().run, self._shut_behind_the_last_send)))
 
     def _shut_behind_the_last_send(self) -> None:
-        wait(tuple(self._abandoned), timeout=self.patience_s)
+        self.at_work.await_others(self.patience_s)
         self.shut()
         self._closed = True
         self._retire(None)
@@ -194,7 +194,6 @@ class AsyncDriver(Performer):
             unawaited.close()
         part.close()
         self.at_work.let_go(run)
-        self._abandoned.discard(thread)
         self._retire(run)
 
     def _retire(self, run: Run | None) -> None:
@@ -269,7 +268,7 @@ class AsyncDriver(Performer):
             if elapsing_s() >= until_s:
                 return self.log.why_not()
             if await self._sleep(ANCHOR_POLL_S):
-                raise GateClosed(CLOSED_WHILE_WAITING)
+                return CLOSED_WHILE_WAITING  # an answer and no exception, as in the sync driver
         return None
 
     def _pausing(self, request: Pause) -> Awaited:

@@ -92,8 +92,7 @@ class AsyncGate:
     async def close(self) -> None:
         """Give the lock back and close the journal; others can recover what is in flight at once. Closing twice does nothing.
 
-        A sync target's send whose caller was cancelled is waited for: nobody else would write its answer down. Other calls are
-        not: await them first, or they raise `GateClosed`, or `OutcomeNotRecorded` where they had sent.
+        What is being sent meanwhile is waited for, at most as long as a send may take, so that its answer is recorded.
         """
         await self._driver.close()
 

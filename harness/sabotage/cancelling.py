@@ -71,6 +71,22 @@ DEFECTS = (
         tests=(_ASYNC_GATE_TEST,),
     ),
     Defect(
+        name="closing-waits-for-no-task",
+        breaks=(CANCELLING,),
+        file=_ASYNC_DRIVER,
+        old="        self.at_work.await_others(self.patience_s)\n",
+        new="",
+        tests=(_CANCELLATION_TEST, _ASYNC_GATE_TEST),
+    ),
+    Defect(
+        name="closing-waits-for-itself",
+        breaks=(CANCELLING,),
+        file=_ASYNC_DRIVER,
+        old="partial(copy_context().run, self._shut_behind_the_last_send)",
+        new="self._shut_behind_the_last_send",
+        tests=(_ASYNC_GATE_TEST,),
+    ),
+    Defect(
         name="what-a-pass-left-in-flight-is-kept-from-others",
         breaks=(CANCELLING,),
         file=_OPERATIONS,

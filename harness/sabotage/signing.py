@@ -107,6 +107,14 @@ DEFECTS = (
         tests=(_ANCHOR_TEST,),
     ),
     Defect(
+        name="a-wait-that-ends-with-its-gate-is-a-crash",
+        breaks=(ANCHOR,),
+        file="interlock/async_driver.py",
+        old="                return CLOSED_WHILE_WAITING  #",
+        new="                raise GateClosed(CLOSED_WHILE_WAITING)  #",
+        tests=(_ANCHOR_TEST,),
+    ),
+    Defect(
         name="a-forked-child-keeps-the-marks-lock",
         breaks=(SIGNED_LOG,),
         file="interlock/infrastructure/high_water.py",

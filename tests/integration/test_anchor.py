@@ -216,7 +216,6 @@ def test_closing_the_gate_ends_the_wait(stage: Stage) -> None:
     assert stage.ledger == []
 
 
-@pytest.mark.parametrize("stage", ["sqlite", "postgres"], indirect=True)
 def test_closing_the_gate_leaves_no_doubt(stage: Stage) -> None:
     """That nothing was sent is written down when the wait ends with the gate: a target that can't be asked sends it later."""
     policy = stage.folder / "policy"

@@ -312,26 +312,70 @@ def test_what_recover_forever_leaves_in_flight_is_nobodys_while_it_pauses() -> N
         asyncio.run(scenario(stage))
 
 
-def test_an_answer_that_comes_after_the_gate_was_closed_is_not_lost() -> None:
+class Answering(AwaitedTarget):
+    """A target that is awaited, and answers when it is told to."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage.world)
+        self.sending, self.may_answer = asyncio.Event(), asyncio.Event()
+
+    async def _send(self, *args: Any, **kwargs: Any) -> Any:
+        self.sending.set()
+        await self.may_answer.wait()
+        return await super()._send(*args, **kwargs)
+
+
+def test_closing_waits_for_the_sends_of_other_tasks() -> None:
+    """What another task is sending is recorded before the journal is closed: a target that can't be asked leaves no doubt."""
+
+    async def scenario(stage: Stage) -> None:
+        target = Answering(stage)
+        gate = await opening(stage, target)
+        firing = asyncio.create_task(fire(gate, stage))
+        await target.sending.wait()
+        closing = asyncio.create_task(gate.close())
+        assert await turn_until_done(closing) == TURNS
+        target.may_answer.set()
+        await closing
+        assert isinstance(await firing, Committed)
+
+    with staged("nothing") as stage:
+        asyncio.run(scenario(stage))
+        assert stage.gate().receipt(KEY).via == "first-send"
+
+
+def test_a_gate_that_is_closed_from_inside_a_send_does_not_wait_for_itself() -> None:
+    """A target may close its own gate; what it answers then can't be recorded, and says so."""
+
+    async def scenario(stage: Stage) -> None:
+        class Closing(AwaitedTarget):
+            async def _send(self, *args: Any, **kwargs: Any) -> Any:
+                await gate.close()
+                return await super()._send(*args, **kwargs)
+
+        gate = await opening(stage, Closing(stage.world))
+        with pytest.raises(OutcomeNotRecorded):
+            await fire(gate, stage)
+
+    with staged("lookup") as stage:
+        asyncio.run(scenario(stage))
+        assert len(stage.world.ledger) == 1
+
+
+def test_an_answer_that_comes_when_the_journal_is_closed_is_not_lost() -> None:
     """It was sent, and can't be recorded: the exception has the evidence, and the next gate finds it."""
 
     async def scenario(stage: Stage) -> None:
-        sending, go_on = asyncio.Event(), asyncio.Event()
-
-        class Slow(AwaitedTarget):
-            async def _send(self, *args: Any, **kwargs: Any) -> Any:
-                sending.set()
-                await go_on.wait()
-                return await super()._send(*args, **kwargs)
-
-        gate = await opening(stage, Slow(stage.world))
+        target = Answering(stage)
+        gate = await opening(stage, target)
         firing = asyncio.create_task(fire(gate, stage))
-        await sending.wait()
-        await gate.close()
-        go_on.set()
+        await target.sending.wait()
+        gate._driver.journal.close()  # as `close` does when a send takes longer than its target may
+        target.may_answer.set()
         with pytest.raises(OutcomeNotRecorded) as raised:
             await firing
         assert raised.value.evidence.reference == stage.world.ledger[0].reference
+        await gate.close()
         assert gate._driver._threads._shutdown, "nobody needs its threads any more"
         async with opening(stage, stage.world) as other:
             (outcome,) = (await other.recover()).outcomes
