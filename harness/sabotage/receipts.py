@@ -255,6 +255,20 @@ _RULES = (
         _LEGALITY_TEST,
     ),
     _defect(
+        "any-approval-without-a-name-will-do",
+        _VERIFYING,
+        "self.progress.sends and not self._is_reserved_with_its_send():",
+        "self.progress.sends and not self.events:",
+        _LEGALITY_TEST,
+    ),
+    _defect(
+        "a-reservation-for-another-action-will-do",
+        _VERIFYING,
+        "event.index == sent_at + 1 and self._may_be_ours(event.state)",
+        "event.index == sent_at + 1",
+        _LEGALITY_TEST,
+    ),
+    _defect(
         "never-sent-and-yet-sent",
         _PROGRESS,
         "    if before.sends and door is Door.NOTHING_SENT and",
@@ -280,7 +294,7 @@ _RULES = (
         _AUTHORITY,
         "        if sum(amounts.values()) > cap:\n",
         "        if False:\n",
-        "tests/unit/test_domain_legality.py",
+        "tests/unit/test_domain_authority.py",
     ),
     _defect(
         "a-reservation-given-back-early",

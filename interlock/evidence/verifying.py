@@ -15,7 +15,15 @@ from datetime import datetime, timedelta
 from interlock.domain.account import account_of
 from interlock.domain.legality import Legality, Placed, Progress, Rule, fold, name_of
 from interlock.domain.records import state_digest
-from interlock.domain.states import ActionState, ApprovalEventState, ErasedApprovalState, ErasedState, EventState
+from interlock.domain.states import (
+    ActionState,
+    ApprovalEventState,
+    DispatchedState,
+    ErasedApprovalState,
+    ErasedState,
+    EventState,
+    ReservedState,
+)
 from interlock.errors import (
     EvidenceError,
     MalformedEvidence,
@@ -437,8 +445,23 @@ class _Check:
         intent, shown = self.progress.intent, any(event.of == "approval" for event in self.events)
         if shown and placed and any(legality.unreserved()):
             yield "it was sent without a reservation of its approval", Verdict.INVALID
+        elif shown and placed and self.progress.sends and not self._is_reserved_with_its_send():
+            yield "the approval that it shows was not reserved with its first send: it is another's", Verdict.INVALID
         elif not shown and self.progress.sends and intent is not None and intent.approval.source is None:
             yield "the events of its approval are left out, so nothing shows that it was reserved", Verdict.UNVERIFIABLE
+
+    def _is_reserved_with_its_send(self) -> bool:
+        """Say whether its approval was written to in the transaction of its first send, which is right behind it in the log (I3).
+
+        Places and kinds can't be withheld: they bind an approval to its action where no name and no state does.
+        """
+        sent_at = next((event.index for event in self.events if event.kind is DispatchedState), None)
+        reserved = [event for event in self.events if event.kind is ReservedState]
+        return any(sent_at is not None and event.index == sent_at + 1 and self._may_be_ours(event.state) for event in reserved)
+
+    def _may_be_ours(self, reserved: EventState | None) -> bool:
+        own = self.events[0].record.aggregate_id.hex
+        return not isinstance(reserved, ReservedState) or reserved.action_id == own
 
     # --- what it leaves out
 

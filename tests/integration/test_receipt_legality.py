@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from interlock.evidence.findings import FindingKind, Verdict
 from interlock.evidence.verifying import verify_receipt
-from tests.provider_world import PROFILES, SendFault, Stage, World
+from tests.crashing import Stage
+from tests.provider_world import PROFILES, SendFault, World
 from tests.receipt_lab import LAB, Forgery, exported, now_s, one_of_each
 
 
@@ -155,6 +158,32 @@ def test_nothing_is_sent_without_a_reservation(forgeries: dict[str, Forgery]) ->
     assert honest.order == "paaapap"
     assert_illegal(honest.with_events("approval", [honest.approval[0], honest.approval[2]], "paaaap"), "was not reserved for it")
     assert_illegal(honest.with_events("approval", honest.approval[:1], "paaaa"), "without a reservation")
+
+
+@pytest.mark.parametrize("hidden", [1, 3], ids=["its name", "all of it"])
+@pytest.mark.parametrize("order", ["pppaaaa", "aaaappp", "ppaaapa", "paaaapp"])
+def test_another_actions_approval_is_not_its_own(forgeries: dict[str, Forgery], order: str, hidden: int) -> None:
+    """Its name is withheld, and its Reserved, for whomever, does not stand right behind the send: it was not reserved with it."""
+    honest = forgeries["committed"]
+    others = [(topic, state.replace(UUID(honest.claim["action"]).hex, "7" * 32)) for topic, state in honest.approval]
+    assert others[0] == honest.approval[0]
+    assert others[1] != honest.approval[1]
+    foreign = honest.with_events("approval", others, order).made()
+    shown = foreign.states[: len(honest.action)] + (None,) * hidden + foreign.states[len(honest.action) + hidden :]
+    found = verify_receipt(replace(foreign, states=shown).serialize(), LAB.trust)
+    assert found.verdict is Verdict.INVALID
+    wrong = [one.words for one in found.findings if one.verdict is Verdict.INVALID]
+    assert wrong == ["the approval that it shows was not reserved with its first send: it is another's"]
+
+
+def test_an_approval_whose_states_are_withheld_is_known_by_its_place(forgeries: dict[str, Forgery]) -> None:
+    """Its Reserved stands right behind the send, which can't be withheld; a state that names another action says otherwise."""
+    honest = forgeries["committed"].made()
+    hidden = replace(honest, states=(*honest.states[:4], None, None, None))
+    assert verify_receipt(hidden.serialize(), LAB.trust).verdict is Verdict.OK
+    named = forgeries["committed"].edited("approval", 2, _into("action_id", "7" * 32)).made()
+    found = verify_receipt(replace(named, states=(*named.states[:4], None, named.states[5], None)).serialize(), LAB.trust)
+    assert found.verdict is Verdict.INVALID
 
 
 def test_a_reservation_is_given_back_with_the_refusal(forgeries: dict[str, Forgery]) -> None:
