@@ -88,9 +88,23 @@ def test_a_record_that_was_changed_since_is_not_published(stage: Stage, tmp_path
     assert service.writer is not None
     service.writer.checkpoint()
     stage.journals.edit(stage.path, "UPDATE stored_events SET topic = 'interlock.action.refused' WHERE topic LIKE '%committed'")
-    with pytest.raises(JournalCorrupt, match="not those that were signed"):
+    with pytest.raises(JournalCorrupt, match="not what was signed"):
         publish(service.tree, tmp_path / "public", write_durably)
     assert not list((tmp_path / "public").rglob("entries/*"))
+
+
+def test_a_leaf_hash_that_was_changed_since_is_not_published(stage: Stage, tmp_path: Path) -> None:
+    """Nor is a full tile ever written again: its hashes have to make the one that stands for it in the level above."""
+    stage.write(*map(str, range(60)))
+    service, folder = stage.service(), tmp_path / "public"
+    assert service.writer is not None
+    service.writer.checkpoint()
+    first, *_ = stage.journals.log(stage.path)[0]
+    edit = f"UPDATE stored_events SET leaf_hash = state_digest WHERE originator_id = '{first}'"  # noqa: S608 - a test's own
+    assert stage.journals.edit(stage.path, edit) > 0
+    with pytest.raises(JournalCorrupt, match="not what was signed"):
+        publish(service.tree, folder, write_durably)
+    assert not list(folder.rglob("*"))
 
 
 def test_another_log_is_not_published_over_this_one(stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,6 +206,22 @@ def test_the_new_key_alone_goes_on_from_the_old_ones_checkpoint(stage: Stage, ca
     run(capsys, "log", "checkpoint", "--journal", stage.url, "--key", old)
     new = str(run(capsys, "keys", "rotate", old, "--journal", stage.url)["file"])
     assert run(capsys, "log", "checkpoint", "--journal", stage.url, "--key", new)["new"] is True
+
+
+def test_the_old_key_alone_is_told_that_it_was_replaced(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
+    """A process that still has the replaced key is told so, and not to begin a new epoch; with both keys it goes on."""
+    stage.write("a")
+    old = str(stage.key.path)
+    run(capsys, "log", "checkpoint", "--journal", stage.url, "--key", old)
+    new = str(run(capsys, "keys", "rotate", old, "--journal", stage.url)["file"])
+    newer = str(run(capsys, "keys", "rotate", new, "--journal", stage.url)["file"])
+    run(capsys, "log", "checkpoint", "--journal", stage.url, "--key", newer)
+    stage.write("b")
+    for replaced in (old, new):
+        told = str(run(capsys, "log", "checkpoint", "--journal", stage.url, "--key", replaced, code=2)["err"])
+        assert "took the place of the one that was given" in told
+        assert "new-epoch" not in told
+    assert run(capsys, "log", "checkpoint", "--journal", stage.url, "--key", newer, "--old-key", new)["new"] is True
 
 
 def test_a_rotation_that_only_one_key_signed_counts_for_nothing(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,8 +8,9 @@ from pathlib import Path
 from interlock.domain.records import leaf_hash
 from interlock.errors import InvalidConfiguration, JournalCorrupt, MalformedEvidence
 from interlock.evidence.checkpoints import Checkpoint
+from interlock.evidence.merkle import root_of
 from interlock.evidence.notes import SignedNote
-from interlock.evidence.tiles import TILE_WIDTH, Tile, decode_bundle, tiles_of
+from interlock.evidence.tiles import TILE_HEIGHT, TILE_WIDTH, Tile, TileNodes, decode_bundle, decode_tile, tiles_of
 from interlock.projections.log.tree import TransparencyLog
 
 CHECKPOINT = "checkpoint"
@@ -42,23 +43,32 @@ def publish(tree: TransparencyLog, folder: Path, write: Write, note: SignedNote 
     if tree.root(checkpoint.size) != checkpoint.root:
         raise JournalCorrupt(f"the tree of {checkpoint.size} leaves is not the one that was signed; run `interlock verify`")
     _require_same_log(folder / CHECKPOINT, checkpoint)
+    nodes = tree.nodes(checkpoint.size)
     for tile in _files_of(checkpoint.size):
         path = folder / tile.path
         if not path.exists():
             data = tree.read_tile(tile)
-            if tile.level is None:
-                _require_entries_of_the_tree(tree, tile, data)
+            _require_signed(nodes, tile, data)
             path.parent.mkdir(parents=True, exist_ok=True)
             write(path, data)
     write(folder / CHECKPOINT, given.serialize())
     return checkpoint
 
 
-def _require_entries_of_the_tree(tree: TransparencyLog, bundle: Tile, data: bytes) -> None:
-    """Raise where a record is not the one that was signed: a full bundle is never written again."""
-    leaves = tree.leaf_hashes(bundle.index * TILE_WIDTH, bundle.width)
-    if [leaf_hash(entry) for entry in decode_bundle(bundle, data)] != list(leaves):
-        raise JournalCorrupt(f"the records of {bundle.path} are not those that were signed; run `interlock verify`")
+def _require_signed(nodes: TileNodes, tile: Tile, data: bytes) -> None:
+    """Raise where a tile, or a bundle of records, is not what was signed: a full one is never written again.
+
+    The root, which was compared with the signed one, was made from what is not full. A full tile is one hash in the level above.
+    """
+    level = tile.level or 0
+    hashes = decode_tile(tile, data) if tile.level is not None else tuple(map(leaf_hash, decode_bundle(tile, data)))
+    if tile.width == TILE_WIDTH:
+        holds = root_of(hashes) == nodes.node(TILE_HEIGHT * (level + 1), tile.index)
+    else:
+        start = tile.index * TILE_WIDTH
+        holds = hashes == tuple(nodes.node(TILE_HEIGHT * level, start + at) for at in range(tile.width))
+    if not holds:
+        raise JournalCorrupt(f"what {tile.path} would hold is not what was signed; run `interlock verify`")
 
 
 def _require_same_log(path: Path, checkpoint: Checkpoint) -> None:

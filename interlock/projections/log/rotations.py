@@ -49,6 +49,21 @@ def trusted_through(log_id: str, ours: Iterable[str], rotations: Iterable[KeyRot
     return trusted
 
 
+def replaced_by(log_id: str, ours: Iterable[str], rotations: Iterable[KeyRotatedState]) -> set[str]:
+    """Return the log's keys that took the place of these, one after the other, as both signed.
+
+    Args:
+        log_id: the journal's id.
+        ours: verifier keys, as text.
+        rotations: the log's rotations, oldest first.
+    """
+    known, found = set(ours), set[str]()
+    for rotated in rotations:
+        if rotated.role == LOG_ROLE and rotated.old in known | found and _holds(log_id, rotated):
+            found.add(rotated.new)
+    return found - known
+
+
 def _holds(log_id: str, rotated: KeyRotatedState) -> bool:
     try:
         verify_rotation(log_id, rotated)

@@ -17,7 +17,7 @@ from interlock.evidence.notes import NoteSignature, SignedNote, verify_note
 from interlock.evidence.signing import verifier_of
 from interlock.evidence.tiles import TILE_HEIGHT, decode_tile, grown_tiles
 from interlock.evidence.vkeys import VerifierKey
-from interlock.projections.log.rotations import trusted_through
+from interlock.projections.log.rotations import replaced_by, trusted_through
 from interlock.projections.log.tree import LoggedJournal, TransparencyLog, with_records
 from interlock.projections.verification import LogRow
 
@@ -231,14 +231,16 @@ class LogWriter:
 
     def _require_signed(self, log: JournalLog, last: StoredCheckpoint) -> None:
         ours = [str(signer.key_for(log.origin)) for signer in self._signers]
-        trusted = trusted_through(self._journal.log_id, ours, log.rotations)
-        try:
-            verify_note(last.note, [verifier_of(VerifierKey.parse(vkey)) for vkey in log.vkeys if vkey in trusted])
-        except EvidenceError as error:
-            raise EpochNeeded(
-                f"the journal's last checkpoint, of {last.checkpoint.size} events, was not signed by this log's key: "
-                f"{_AFTER_RESTORE}"
-            ) from error
+        if _is_signed(last, log, trusted_through(self._journal.log_id, ours, log.rotations)):
+            return
+        if _is_signed(last, log, replaced_by(self._journal.log_id, ours, log.rotations)):
+            raise InvalidConfiguration(
+                f"another key took the place of the one that was given, and signed the last checkpoint ({last.checkpoint.size} "
+                "events); nothing was signed. Give the new key, and this one beside it (`--old-key`) for as long as both sign"
+            )
+        raise EpochNeeded(
+            f"the journal's last checkpoint, of {last.checkpoint.size} events, was not signed by this log's key: {_AFTER_RESTORE}"
+        )
 
     def _written_again(self, last: StoredCheckpoint | None, marked: SignedNote, mark: Checkpoint) -> StoredCheckpoint:
         stored = StoredCheckpoint(mark, _own(marked, mark.origin), self._clock.now().isoformat())
@@ -346,6 +348,15 @@ def _checked_leaf(row: LogRow, entry: bytes) -> bytes:
             "run `interlock verify`"
         )
     return row.leaf_hash
+
+
+def _is_signed(last: StoredCheckpoint, log: JournalLog, keys: set[str]) -> bool:
+    """Whether one of these keys has signed a checkpoint, and none of them wrongly; only those of the present epoch count."""
+    try:
+        verify_note(last.note, [verifier_of(VerifierKey.parse(vkey)) for vkey in log.vkeys if vkey in keys])
+    except EvidenceError:
+        return False
+    return True
 
 
 def _own(note: SignedNote, origin: str) -> tuple[NoteSignature, ...]:
