@@ -5,8 +5,10 @@ from __future__ import annotations
 import ipaddress
 import logging
 import re
+import socket
 import threading
 from collections.abc import Iterable
+from contextlib import suppress
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -19,6 +21,8 @@ LOOPBACK = "127.0.0.1"
 _LOG = logging.getLogger("interlock.witness")
 _SILENCE_S = 15.0
 _CONNECTIONS = 64
+_PATIENCE_S = 1.0
+"""For how long a connection waits for a place while each of the others is being answered, which takes milliseconds."""
 _LATEST = re.compile(r"/(?P<origin>[0-9a-f]{64})/checkpoint", re.ASCII)
 _OF_A_PAGE = ("Origin", "Referer", "Sec-Fetch-Site", "Cookie")
 """What browsers send of their own accord, and logs do not."""
@@ -57,6 +61,7 @@ class WitnessServer:
         class Handler(_Handler):
             served = witness
             allowed_hosts = hosts
+            connections = _Connections(_CONNECTIONS)
 
         self._server = _Server((host, port), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="interlock-witness", daemon=True)
@@ -98,32 +103,81 @@ def _require_allowed(host: str, *, beyond_loopback: bool) -> None:
         )
 
 
+class _Connections:
+    """The connections that are open. Where there are too many, the one whose request is the longest in coming has to go.
+
+    A request that comes byte by byte is never silent for long, and many of them would keep everybody else waiting.
+
+    Args:
+        most: how many there may be.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._changed = threading.Condition()
+        self._open: dict[socket.socket, bool] = {}
+        """Whether the request of each is still awaited, in the order in which that began."""
+
+    def enter(self, connection: socket.socket) -> bool:
+        """Take one more; return False where there is no place for it."""
+        with self._changed:
+            if len(self._open) >= self._most:
+                self._hang_up_on_the_slowest()
+            if not self._changed.wait_for(lambda: len(self._open) < self._most, _PATIENCE_S):
+                return False
+            self._open[connection] = True
+            return True
+
+    def await_request(self, connection: socket.socket) -> None:
+        """Take note that its next request is awaited from now on."""
+        with self._changed:
+            self._open.pop(connection, None)
+            self._open[connection] = True
+
+    def answer(self, connection: socket.socket) -> None:
+        """Take note that its request has come, and is being answered."""
+        with self._changed:
+            self._open[connection] = False
+
+    def leave(self, connection: socket.socket) -> None:
+        """Give its place away."""
+        with self._changed:
+            self._open.pop(connection, None)
+            self._changed.notify_all()
+
+    def _hang_up_on_the_slowest(self) -> None:
+        slowest = next((connection for connection, awaited in self._open.items() if awaited), None)
+        if slowest is not None:
+            with suppress(OSError):  # it has gone by itself
+                slowest.shutdown(socket.SHUT_RDWR)
+
+
 class _Server(ThreadingHTTPServer):
     # A connection that is open and says nothing must not hold up the end.
     daemon_threads = True
     request_queue_size = 128
 
-    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
-        self._free = threading.BoundedSemaphore(_CONNECTIONS)
+    def __init__(self, address: tuple[str, int], handler: type[_Handler]) -> None:
+        self._connections = handler.connections
         if ":" in address[0]:
-            import socket
-
             self.address_family = socket.AF_INET6
         super().__init__(address, handler)
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        self._free.acquire()  # what comes beyond waits in the kernel's queue
+        if not self._connections.enter(request):
+            self.shutdown_request(request)
+            return
         try:
             super().process_request(request, client_address)
         except BaseException:
-            self._free.release()
+            self._connections.leave(request)
             raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._free.release()
+            self._connections.leave(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         del request
@@ -133,9 +187,14 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     served: Witness
     allowed_hosts: frozenset[str]
+    connections: _Connections
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "interlock-witness", ""
     timeout = _SILENCE_S
+
+    def handle_one_request(self) -> None:
+        self.connections.await_request(self.connection)
+        super().handle_one_request()
 
     def do_POST(self) -> None:
         length = self._length()
@@ -161,6 +220,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._safely(lambda: self.served.add_checkpoint(body)) if self.path == "/add-checkpoint" else _NOT_HERE
 
     def _safely(self, work: Any) -> Reply:
+        self.connections.answer(self.connection)
         try:
             reply: Reply = work()
         except JournalError as error:

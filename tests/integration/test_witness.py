@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -212,6 +213,45 @@ def test_it_listens_on_this_machine_alone(state: WitnessState) -> None:
     for host in ("0.0.0.0", "::", "192.0.2.1", "localhost"):  # noqa: S104 - it must be refused
         with pytest.raises(InvalidConfiguration):
             WitnessServer(witness, host=host)
+
+
+@pytest.fixture
+def dribbling(server: WitnessServer) -> Iterator[list[socket.socket]]:
+    """More connections than are served at once, each of which has sent a part of a request and goes on byte by byte."""
+    port = urlsplit(server.url).port or 0
+    with ExitStack() as opened:
+        made = [opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=10)) for _ in range(80)]
+        for connection in made:
+            connection.sendall(b"POST /add-checkpoint HTTP/1.1\r\nHost: 127.0.0.1\r\nX-Slow: ")
+        ended = threading.Event()
+
+        def dribble() -> None:
+            while not ended.wait(0.5):
+                for connection in made:
+                    with suppress(OSError):  # it was hung up on
+                        connection.sendall(b"x")
+
+        thread = threading.Thread(target=dribble)
+        thread.start()
+        yield made
+        ended.set()
+        thread.join()
+
+
+@pytest.mark.usefixtures("dribbling")
+def test_requests_that_come_byte_by_byte_keep_nobody_waiting(server: WitnessServer) -> None:
+    """Where all places are taken, the connection whose request is the longest in coming is hung up on."""
+    assert isinstance(submit(server, Tree(9), 5), Cosigned)
+    assert raw(server, "GET", f"/{hashlib.sha256(ORIGIN.encode()).hexdigest()}/checkpoint")[0] == 200
+
+
+@pytest.mark.usefixtures("dribbling")
+def test_requests_that_come_byte_by_byte_do_not_hold_the_end_up(server: WitnessServer) -> None:
+    """The server ends although each of its places is taken, and others wait for one."""
+    ending = threading.Thread(target=server._server.shutdown)
+    ending.start()
+    ending.join(timeout=10)
+    assert not ending.is_alive()
 
 
 def test_two_submissions_at_once(server: WitnessServer) -> None:
