@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import LiteralString
 from uuid import UUID
 
 import psycopg
@@ -90,6 +91,7 @@ def run(url: str, *, actions: int, gates: int) -> Rescue:
         dying = _CONTEXT.Process(target=_die, args=(url, port, actions, dying_theirs), daemon=True)
         dying.start()
         dying_line.recv()  # every action is in the middle of its send
+        written = _count_appends(url)
         others = [_CONTEXT.Process(target=_rescue, args=(url, port), daemon=True) for _ in range(gates // _GATES_A_PROCESS)]
         for process in others:
             process.start()
@@ -108,7 +110,7 @@ def run(url: str, *, actions: int, gates: int) -> Rescue:
             line.close()
         payouts = Counter(payout["action"] for payout in read_ledger(ledger))
     takeovers, rescuers = _takeovers(url)
-    return Rescue(endings, payouts, takeovers, rescuers, _conflicts(url), took_s)
+    return Rescue(endings, payouts, takeovers, rescuers, _conflicts(url, written), took_s)
 
 
 def _die(url: str, port: int, actions: int, line: Connection) -> None:
@@ -160,15 +162,32 @@ def _takeovers(url: str) -> tuple[Counter[UUID], int]:
     return taken, len(holders)
 
 
-def _conflicts(url: str) -> int:
-    """Return how many calls wrote nothing: the database counts the calls, and each that wrote has a transaction of its own."""
+_COUNT_APPENDS = """
+    CREATE FUNCTION count_append() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
+    CREATE TRIGGER count_append BEFORE INSERT ON stored_events FOR EACH STATEMENT EXECUTE FUNCTION count_append();
+"""
+"""The database counts the calls. A statement's trigger is called also where the statement writes nothing."""
+_WRITTEN = "SELECT count(DISTINCT commit_order) FROM stored_events"
+_APPENDS = "SELECT calls FROM pg_stat_user_functions WHERE funcname = 'count_append'"
+
+
+def _count_appends(url: str) -> int:
+    """Let the database count appends from now on; return how many wrote something before."""
     with psycopg.connect(url, autocommit=True, options="-c search_path=interlock") as connection:
-        row = connection.execute(
-            "SELECT (SELECT calls FROM pg_stat_user_functions WHERE funcname = 'append_events') "
-            "- (SELECT count(DISTINCT commit_order) FROM stored_events)"
-        ).fetchone()
+        connection.execute(_COUNT_APPENDS)
+        return _number(connection, _WRITTEN)
+
+
+def _conflicts(url: str, before: int) -> int:
+    """Return how many appends wrote nothing: each that wrote has a transaction of its own."""
+    with psycopg.connect(url, autocommit=True, options="-c search_path=interlock") as connection:
+        return _number(connection, _APPENDS) - (_number(connection, _WRITTEN) - before)
+
+
+def _number(connection: psycopg.Connection[tuple[int, ...]], statement: LiteralString) -> int:
+    row = connection.execute(statement).fetchone()
     assert row is not None, "it is one row"
-    return int(row[0])
+    return row[0]
 
 
 def main() -> int:

@@ -6,15 +6,18 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 from datetime import datetime
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, cast
 from uuid import UUID
 
 from eventsourcing.persistence import StoredEvent
 
 from interlock.domain.cursors import Cursor
+from interlock.domain.records import Digests, leaf_hash, record, state_digest
 from interlock.domain.summary import ActionSummary
 
 SUMMARY_COLUMNS = tuple(field.name for field in fields(ActionSummary))
+CHANGING_COLUMNS = ("version", "key", "status", "via", "code", "attention", "claim_lock", "claim_expires_at", "changed_at")
+"""Those that an action's later events, or its erasure, can change."""
 
 
 class Moved(Exception):
@@ -101,6 +104,26 @@ class SummaryFilter:
     intended_until: datetime | None = None
     min_amount_minor: int | None = None
     max_amount_minor: int | None = None
+
+
+def digests_of(event: StoredEvent, *, log: str, prev: bytes | None) -> Digests:
+    """Return what is stored beside an event (ADR 2).
+
+    Args:
+        event: the event.
+        log: the journal's id.
+        prev: the leaf hash of the aggregate's event before it; None for its first.
+    """
+    digest = state_digest(event.state)
+    header = record(
+        log=log,
+        aggregate_id=cast("UUID", event.originator_id),
+        version=event.originator_version,
+        topic=event.topic,
+        state=digest,
+        prev=prev,
+    )
+    return Digests(digest, leaf_hash(header))
 
 
 _COMPARED = {

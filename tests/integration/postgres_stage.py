@@ -20,12 +20,14 @@ from harness.postgres.server import PostgresServer
 from harness.postgres.wire import Traps
 from harness.proxy import Proxy
 from interlock import Gate, GateConfig
-from tests.provider_world import AMOUNT, CURRENCY, PROFILES, Actor, Entry, World, WorldClock
+from interlock.infrastructure.postgres.appending import MARK
+from tests.crashing import Actor
+from tests.provider_world import AMOUNT, CURRENCY, PROFILES, LedgerEntry, World, WorldClock
 
 T = TypeVar("T")
 
-APPEND = "append_events"
-"""What the statement of each commit calls."""
+APPEND = MARK
+"""What the statement of each commit begins with."""
 PATIENCE_S = 30.0
 _schemas = itertools.count(1)
 
@@ -42,8 +44,7 @@ class Provider(World):
     """The provider, in real time, with a hook right before it carries anything out and one right after."""
 
     def __init__(self, profile: str = "keys-lookup") -> None:
-        super().__init__(PROFILES[profile])
-        self.clock = LiveClock()
+        super().__init__(PROFILES[profile], clock=LiveClock())
         self.before_send: Callable[[], object] = nothing
         self.after_send: Callable[[], object] = nothing
         self.before_lookup: Callable[[], object] = nothing
@@ -136,7 +137,7 @@ class Stage:
             session.execute(sql.SQL("SET search_path = {}, pg_catalog").format(sql.Identifier(self.schema)))
             yield session
 
-    def effects(self, actor: Actor) -> list[Entry]:
+    def effects(self, actor: Actor) -> list[LedgerEntry]:
         """Return what the provider did for an action, by its own ledger."""
         return self.world.effects_of(actor.action().id)
 

@@ -8,11 +8,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.crashing import AFTER_SEND, Stage, in_doubt
 from tests.journals import PostgresJournals, present
-from tests.provider_world import AFTER_SEND, PROFILES, Stage, World, in_doubt
+from tests.provider_world import PROFILES, World
 
 # The revocation is held where its version was checked and its event is about to be written.
-_HOLD = """
+HOLD = """
     CREATE FUNCTION hold() RETURNS trigger LANGUAGE plpgsql AS $$
     BEGIN
         IF NEW.topic = 'interlock.approval.revoked' THEN
@@ -41,7 +42,7 @@ def test_a_send_waits_for_a_revocation_that_is_being_written(stage: Stage, postg
     actor = stage.actor()
     schema = stage.url.rpartition("schema=")[2]
     with psycopg.connect(postgres_url, autocommit=True, options=f"-c search_path={schema}") as holder:
-        holder.execute(_HOLD)
+        holder.execute(HOLD)
         holder.execute("SELECT pg_advisory_lock(1, 1)")
         revoking = threading.Thread(target=stage.revoke)
         revoking.start()

@@ -5,14 +5,18 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from uuid import uuid4
 
 import psycopg
 import pytest
 
 from harness.postgres.server import PostgresServer
 from interlock import Committed
+from interlock.domain.records import name_digest
 from interlock.domain.requests import StillAt
 from interlock.errors import JournalUnavailable, OutcomeNotRecorded
+from tests.crashing import Actor
+from tests.crashing import once as right_before
 from tests.integration.postgres_stage import (
     Background,
     Stage,
@@ -22,11 +26,11 @@ from tests.integration.postgres_stage import (
     wait_until,
     waiting_pid,
 )
-from tests.provider_world import Actor
-from tests.provider_world import once as right_before
 from tests.servers import start_server
 
 CONNECTIONS = 8
+NEXT_EVENT = "INSERT INTO stored_events VALUES (%s, 2, 'a.topic', '', '', '', 0)"
+"""The approval's next event, as somebody else writes it."""
 
 
 @pytest.fixture(scope="module")
@@ -114,20 +118,27 @@ def test_out_of_connections_after_the_send(stage: Stage, actor: Actor) -> None:
 
 def test_deadlock_is_a_conflict_like_any_other(stage: Stage, actor: Actor) -> None:
     """The first commit is broken off by a deadlock with somebody else's locks: the gate thinks again, and sends once."""
-    line = str(approval_uuid(actor.gate, "case-1"))
-    with stage.session() as names, stage.session() as receipts:
-        names.execute("BEGIN; LOCK TABLE names IN EXCLUSIVE MODE")
-        receipts.execute("SET deadlock_timeout = '1h'; BEGIN; LOCK TABLE receipts IN EXCLUSIVE MODE")
+    approval = approval_uuid(actor.gate, "case-1")
+    with stage.session() as names, stage.session() as events:
+        names.execute("BEGIN")
+        names.execute("INSERT INTO names VALUES ('action', %s, %s)", (name_of(actor), uuid4()))
+        events.execute("SET deadlock_timeout = '1h'; BEGIN")
+        events.execute(NEXT_EVENT, (approval,))
         fire = Background(actor.fire)
-        waiting_pid(stage, fire, "relation")  # it stands first in the approval's line, and waits for the names
-        crossing = Background(lambda: receipts.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (line,)))
+        waiting_pid(stage, fire, "transactionid")  # it stands first in the approval's line, and waits for the name
+        crossing = Background(lambda: events.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (str(approval),)))
         wait_until(lambda: len(stage.sql("SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")) == 1)
         names.execute("ROLLBACK")
         crossing.result()
-        receipts.execute("ROLLBACK")
+        events.execute("ROLLBACK")
         assert isinstance(fire.result(), Committed)
     assert "ERROR:  deadlock detected" in stage.server.log()
     require_once(stage, actor)
+
+
+def name_of(actor: Actor) -> bytes:
+    """Return what stands for the key of an actor's action in the table of names."""
+    return name_digest(actor.gate._driver.journal.log_id, "action", actor.key)
 
 
 @pytest.mark.parametrize("limit", ["statement_timeout", "lock_timeout"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import select
 import threading
 import time
 import warnings
@@ -243,13 +242,12 @@ def is_usable(connection: Connection) -> bool:
     """Whether an idle connection can still be used, as far as this machine knows, without asking the server."""
     if not _is_idle(connection):
         return False
-    poll = select.poll()
     try:
-        poll.register(connection.pgconn.socket, select.POLLIN)
-        # Notices and TLS tickets come unasked and harm nothing; the end of a session is an error when it is read.
-        while poll.poll(0):
-            connection.pgconn.consume_input()
-    except (OSError, psycopg.Error, ValueError):
+        # Neither waits. Notices and TLS tickets come unasked and harm nothing; the end of a session is an error when it is read,
+        # and stands behind the reason that the server gives for it.
+        connection.pgconn.consume_input()
+        connection.pgconn.consume_input()
+    except psycopg.Error:
         return False
     return True
 

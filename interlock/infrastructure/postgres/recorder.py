@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import UTC, datetime
-from functools import cache
-from itertools import islice
 from typing import Any, ClassVar, cast
 from uuid import UUID
 
@@ -20,32 +17,23 @@ from interlock.domain.action import GatedAction
 from interlock.domain.cursors import Cursor
 from interlock.domain.summary import ActionSummary
 from interlock.errors import JournalUnavailable
+from interlock.infrastructure.postgres.appending import Commit, Head, commit_of, summary_values
 from interlock.infrastructure.postgres.connections import Connection, Connections
-from interlock.infrastructure.postgres.statements import (
-    Statement,
-    Value,
-    as_integer,
-    bigint,
-    boolean,
-    integer,
-    text,
-    timestamp,
-    uuid,
-    uuids,
-)
+from interlock.infrastructure.postgres.statements import Statement, Value, as_integer, boolean, integer, text, uuid, uuids
 from interlock.infrastructure.recording import SUMMARY_COLUMNS, Backlog, Batch, Moved, StoredRow, SummaryFilter, clauses_of
 
 LAST_WORD_S = 5.0
 """For how long a session whose answer was lost is waited for before it is known what it wrote."""
 
-_EVENT_TYPES, _NAME_TYPES, _EXPECTED_TYPES = ("uuid", "integer", "text", "bytea"), ("text", "bytea", "uuid"), ("uuid", "integer")
+_MOST_HEADS = 10_000
+"""How many ends of chains are remembered: more than there are actions between their reading and their writing."""
+
 _END_SESSION = "SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity(%s) WHERE backend_start = %s"
 _HELD = "SELECT pg_is_in_recovery(), (SELECT state FROM stored_events WHERE originator_id = %s AND originator_version = %s)"
 _COMMIT_NOTHING = "SELECT pg_logical_emit_message(true, 'interlock', '')"
 _NOT_KNOWN = "it was lost in the middle of a write: whether that was written is not known"
-_NO_SUMMARY = (None,) * len(SUMMARY_COLUMNS)
 
-_SELECT = "SELECT originator_id, originator_version, topic, state{} FROM stored_events WHERE originator_id = {}"
+_SELECT = "SELECT originator_id, originator_version, topic, state, leaf_hash{} FROM stored_events WHERE originator_id = {}"
 _ORDER = "ORDER BY originator_version"
 _NAME = "(SELECT aggregate_id FROM names WHERE kind = ${} AND digest = ${})"
 _EVENTS = Statement(f"{_SELECT.format('', '$1')} {_ORDER}")
@@ -54,6 +42,7 @@ _NAMED = Statement(f"{_SELECT.format('', _NAME.format(1, 2))} {_ORDER}")
 _BOTH_NAMED = Statement(
     f"{_SELECT.format(', true AS first', _NAME.format(1, 2))} UNION ALL {_SELECT.format(', false', _NAME.format(3, 4))} {_ORDER}"
 )
+_LEAF = Statement("SELECT leaf_hash FROM stored_events WHERE originator_id = $1 AND originator_version = $2")
 _VERSION = Statement("SELECT max(originator_version) FROM stored_events WHERE originator_id = $1")
 
 _ROW = "originator_id, originator_version, topic, state, state_digest, leaf_hash"
@@ -100,6 +89,7 @@ class Recorder(ApplicationRecorder):
     def __init__(self, connections: Connections, log: str) -> None:
         super().__init__()
         self._log = log
+        self._heads: dict[UUID, Head] = {}
         self.connections = connections
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
@@ -109,26 +99,50 @@ class Recorder(ApplicationRecorder):
             Moved: an aggregate is not at the expected version, or a name is taken.
         """
         batch: Batch = kwargs["batch"]
-        statement = _append_statement(len(stored_events), len(batch.names), len(batch.expected))
-        moved = self._append(statement, _arguments(stored_events, batch, self._log), batch)
-        if moved:
-            raise Moved(batch.expected[moved - 1][0])
+        commit = commit_of(stored_events, batch, log=self._log, leaf_at=self._leaf_at)
+        if not self._append(commit, batch):
+            raise Moved(self._moved(batch))
+        self._remember(commit.heads)
         return None
 
-    def _append(self, statement: Statement, arguments: list[Value], batch: Batch) -> int:
+    def _append(self, commit: Commit, batch: Batch) -> bool:
         lost: Connection | None = None
         try:
             with self.connections.lend() as connection:
                 lost = connection
-                ((moved,),) = statement.run(connection, *arguments)
-                return as_integer(moved)
+                ((appended,),) = commit.statement.run(connection, *commit.values)
+                return bool(as_integer(appended))
         except (errors.UniqueViolation, errors.DeadlockDetected) as error:
-            # An approval's writers stand in line, so that it is the action's version or a name that another one took.
-            raise Moved(batch.expected[0][0]) from error
+            raise Moved(self._moved(batch)) from error
         except psycopg.OperationalError:
             if lost is not None and lost.closed:
                 self._await_last_word(lost)
             raise
+
+    def _moved(self, batch: Batch) -> UUID:
+        """Return which aggregate somebody else wrote to; the first one, where it was a name that was taken, or a deadlock."""
+        first = batch.expected[0][0]
+        return next((each for each, version in batch.expected if self.version_of(each) != version), first)
+
+    def _leaf_at(self, aggregate_id: UUID, version: int) -> bytes:
+        """Return the leaf hash of an event; as a rule it is the one that was read or written last.
+
+        Raises:
+            Moved: there is no such event.
+        """
+        known, leaf = self._heads.get(aggregate_id, (0, b""))
+        if known == version:
+            return leaf
+        with self.connections.lend() as connection:
+            rows = _LEAF.run(connection, uuid(aggregate_id), integer(version))
+        if not rows:
+            raise Moved(aggregate_id)
+        return rows[0][0] or b""
+
+    def _remember(self, heads: Mapping[UUID, Head]) -> None:
+        if len(self._heads) > _MOST_HEADS:
+            self._heads.clear()
+        self._heads.update(heads)
 
     def _await_last_word(self, lost: Connection) -> None:
         """See the end of a session whose answer was lost, so that what is read back afterwards can't change any more (I8).
@@ -161,7 +175,7 @@ class Recorder(ApplicationRecorder):
             return [self._events(_NAMED, *values)]
         with self.connections.lend() as connection:
             rows = _BOTH_NAMED.run(connection, *values)
-        return [_stored([row[:4] for row in rows if row[4] == boolean(first)]) for first in (True, False)]
+        return [self._stored([row for row in rows if row[-1] == boolean(first)]) for first in (True, False)]
 
     def named(self, kind: str, digest: bytes) -> UUID | None:
         """Return the aggregate that has this name, whether its events can be read or not."""
@@ -222,9 +236,9 @@ class Recorder(ApplicationRecorder):
                 "SELECT DISTINCT originator_id FROM stored_events WHERE topic = %s", (GatedAction.Intended.TOPIC,)
             ).fetchall()
             for (action_id,) in ids:
-                summary = derive(_stored(_EVENTS.run(connection, uuid(action_id))))
+                summary = derive(self._stored(_EVENTS.run(connection, uuid(action_id))))
                 if summary is not None:
-                    _INSERT_SUMMARY.run(connection, *_summary_values(summary))
+                    _INSERT_SUMMARY.run(connection, *summary_values(summary))
         return len(ids)
 
     def redact(self, aggregate_id: UUID, summary: ActionSummary | None) -> None:
@@ -233,7 +247,7 @@ class Recorder(ApplicationRecorder):
             connection.execute("SELECT forget_states(%s)", (aggregate_id,))
             connection.execute("DELETE FROM receipts WHERE action_id = %s", (aggregate_id,))
             if summary is not None:
-                _INSERT_SUMMARY.run(connection, *_summary_values(summary))
+                _INSERT_SUMMARY.run(connection, *summary_values(summary))
 
     def rows(self, *, after: int, limit: int, aggregate_id: UUID | None) -> list[StoredRow]:
         """Return rows of the log that have a position, by position.
@@ -311,7 +325,18 @@ class Recorder(ApplicationRecorder):
 
     def _events(self, statement: Statement, *values: Value) -> list[StoredEvent]:
         with self.connections.lend() as connection:
-            return _stored(statement.run(connection, *values))
+            return self._stored(statement.run(connection, *values))
+
+    def _stored(self, rows: Sequence[tuple[Value, ...]]) -> list[StoredEvent]:
+        """Return the events, and remember where their chains end."""
+        events: list[StoredEvent] = []
+        heads: dict[UUID, Head] = {}
+        for aggregate_id, version, topic, state, leaf, *_ in rows:
+            event = StoredEvent(UUID(bytes=aggregate_id), as_integer(version), (topic or b"").decode(), cast("bytes", state))
+            heads[cast("UUID", event.originator_id)] = (event.originator_version, cast("bytes", leaf))
+            events.append(event)
+        self._remember(heads)
+        return events
 
     def _rows(self, sql: str, values: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
         with self.connections.lend() as connection:
@@ -346,61 +371,9 @@ class Recorder(ApplicationRecorder):
         raise NotImplementedError
 
 
-@cache
-def _append_statement(events: int, names: int, expected: int) -> Statement:
-    """Return the statement for so many rows. Every value is a parameter of its own, and the server puts the arrays together."""
-    places = (f"${number}" for number in itertools.count(1))
-    arrays = [
-        f"ARRAY[{', '.join(islice(places, rows))}]::{kind}[]"
-        for rows, kinds in ((events, _EVENT_TYPES), (names, _NAME_TYPES), (expected, _EXPECTED_TYPES))
-        for kind in kinds
-    ]
-    return Statement(f"SELECT append_events({', '.join([*arrays, *islice(places, 2 + len(SUMMARY_COLUMNS))])})")
-
-
-def _arguments(stored_events: Sequence[StoredEvent], batch: Batch, log: str) -> list[Value]:
-    names, expected = batch.names, batch.expected
-    return [
-        *[cast("UUID", event.originator_id).bytes for event in stored_events],
-        *[integer(event.originator_version) for event in stored_events],
-        *[event.topic.encode() for event in stored_events],
-        *[event.state for event in stored_events],
-        *[name.kind.encode() for name in names],
-        *[name.digest for name in names],
-        *[name.aggregate_id.bytes for name in names],
-        *[aggregate_id.bytes for aggregate_id, _ in expected],
-        *[integer(version) for _, version in expected],
-        uuid(batch.approval_id),
-        text(log),
-        *(_NO_SUMMARY if batch.summary is None else _summary_values(batch.summary)),
-    ]
-
-
 _INSERT_SUMMARY = Statement(
     f"INSERT INTO receipts ({', '.join(SUMMARY_COLUMNS)}) VALUES ({', '.join(f'${i + 1}' for i in range(len(SUMMARY_COLUMNS)))})"
 )
-
-
-def _summary_values(row: ActionSummary) -> tuple[Value, ...]:
-    """Return the summary in the order of its columns."""
-    return (
-        bytes.fromhex(row.action_id),
-        integer(row.version),
-        text(row.key),
-        text(row.status),
-        text(row.target),
-        text(row.subject),
-        text(row.approval_id),
-        bigint(row.amount_minor),
-        text(row.currency),
-        text(row.via),
-        text(row.code),
-        boolean(row.attention),
-        text(row.claim_lock),
-        timestamp(row.claim_expires_at),
-        timestamp(row.intended_at),
-        timestamp(row.changed_at),
-    )
 
 
 _TIMES = ("claim_expires_at", "intended_at", "changed_at")
@@ -413,13 +386,6 @@ def _summary(row: tuple[Any, ...]) -> ActionSummary:
         if isinstance(values[column], datetime):
             values[column] = values[column].astimezone(UTC)
     return ActionSummary(**values)
-
-
-def _stored(rows: Sequence[tuple[Value, ...]]) -> list[StoredEvent]:
-    return [
-        StoredEvent(UUID(bytes=aggregate_id), as_integer(version), (topic or b"").decode(), cast("bytes", state))
-        for aggregate_id, version, topic, state in rows
-    ]
 
 
 def _first(cursor: psycopg.Cursor[tuple[Any, ...]]) -> StoredRow | None:

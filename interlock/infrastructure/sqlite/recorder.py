@@ -14,15 +14,25 @@ from eventsourcing.sqlite import SQLiteApplicationRecorder
 
 from interlock.domain.action import GatedAction
 from interlock.domain.cursors import Cursor
-from interlock.domain.records import leaf_hash, record, running_hash, state_digest
+from interlock.domain.records import running_hash
 from interlock.domain.summary import ActionSummary
-from interlock.infrastructure.recording import SUMMARY_COLUMNS, Backlog, Batch, Moved, Name, StoredRow, SummaryFilter, clauses_of
+from interlock.infrastructure.recording import (
+    CHANGING_COLUMNS,
+    SUMMARY_COLUMNS,
+    Backlog,
+    Batch,
+    Moved,
+    Name,
+    StoredRow,
+    SummaryFilter,
+    clauses_of,
+    digests_of,
+)
 from interlock.infrastructure.sqlite.connections import Datastore
 
-_CHANGING = ("version", "key", "status", "via", "code", "attention", "claim_lock", "claim_expires_at", "changed_at")
 _UPSERT_SUMMARY = (
     f"INSERT INTO receipts ({', '.join(SUMMARY_COLUMNS)}) VALUES ({', '.join('?' * len(SUMMARY_COLUMNS))}) "
-    f"ON CONFLICT (action_id) DO UPDATE SET {', '.join(f'{c} = excluded.{c}' for c in SUMMARY_COLUMNS if c in _CHANGING)}"
+    f"ON CONFLICT (action_id) DO UPDATE SET {', '.join(f'{column} = excluded.{column}' for column in CHANGING_COLUMNS)}"
 )
 
 
@@ -64,17 +74,9 @@ class Recorder(SQLiteApplicationRecorder):
     def _row(self, position: int, event: StoredEvent, heads: dict[UUID, bytes | None]) -> tuple[Any, ...]:
         """Return the event's row, and make it the head of its aggregate's chain."""
         aggregate_id = cast("UUID", event.originator_id)
-        digest = state_digest(event.state)
-        header = record(
-            log=self._log,
-            aggregate_id=aggregate_id,
-            version=event.originator_version,
-            topic=event.topic,
-            state=digest,
-            prev=heads[aggregate_id],
-        )
-        leaf = heads[aggregate_id] = leaf_hash(header)
-        return (position, aggregate_id.hex, event.originator_version, event.topic, event.state, digest, leaf)
+        digests = digests_of(event, log=self._log, prev=heads[aggregate_id])
+        heads[aggregate_id] = digests.leaf
+        return (position, aggregate_id.hex, event.originator_version, event.topic, event.state, digests.state, digests.leaf)
 
     def events_of(self, aggregate_id: UUID) -> list[StoredEvent]:
         """Return the events of an aggregate, oldest first."""

@@ -1,0 +1,75 @@
+"""One commit is one statement: it goes on from the journal's own end of a chain, and says who came before."""
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from interlock import Refused
+from interlock.domain.requests import AppendAnswer
+from interlock.infrastructure.opening import open_journal
+from interlock.infrastructure.postgres.connections import connect, parse_url
+from tests.crashing import Stage
+from tests.integration.postgres_cases import run
+from tests.integration.test_postgres_approvals import HOLD, wait_for
+from tests.journals import PostgresJournals, present
+from tests.provider_world import PROFILES, World
+
+
+@pytest.fixture
+def stage(postgres_url: str, tmp_path: Path) -> Iterator[Stage]:
+    """A stage on PostgreSQL, with an approval."""
+    with present.use(PostgresJournals(postgres_url)), Stage(tmp_path / "journal", World(PROFILES["keys"])) as stage:
+        stage.approve()
+        yield stage
+
+
+def test_a_chain_goes_on_from_the_journal_s_end_only(stage: Stage) -> None:
+    """The hash that an aggregate ends with was changed after it was read: nothing is written onto the one that was remembered."""
+    with open_journal(stage.url) as journal:
+        approval = journal.find_approval("case-1")
+        assert approval is not None
+        changed = present.journals.edit(stage.path, "UPDATE stored_events SET leaf_hash = sha256(leaf_hash)")
+        assert changed == 1
+        approval.revoke("user:1", "a mistake", approval.created_on)
+        assert journal.append(None, approval) is AppendAnswer.APPROVAL_MOVED
+    assert [version for _, version, _ in present.journals.log(stage.path)] == [1]
+
+
+def test_a_fire_that_waits_behind_a_revocation_says_that_it_was_revoked(stage: Stage, postgres_url: str) -> None:
+    """It is the approval that moved, and not the action, although both are written at once: nothing is sent."""
+    actor = stage.actor()
+    schema = stage.url.rpartition("schema=")[2]
+    with psycopg.connect(postgres_url, autocommit=True, options=f"-c search_path={schema}") as holder:
+        holder.execute(HOLD)
+        holder.execute("SELECT pg_advisory_lock(1, 1)")
+        revoking = threading.Thread(target=stage.revoke)
+        revoking.start()
+        wait_for(holder, 1)
+        outcomes: list[object] = []
+        firing = threading.Thread(target=lambda: outcomes.append(actor.fire()))
+        firing.start()
+        wait_for(holder, 2, firing)
+        holder.execute("SELECT pg_advisory_unlock(1, 1)")
+        revoking.join()
+        firing.join()
+    (outcome,) = outcomes
+    assert isinstance(outcome, Refused)
+    assert outcome.receipt.refusal is not None
+    assert outcome.receipt.refusal.code == "approval_revoked"
+    assert stage.world.sent == []
+    assert actor.gate.verify().valid
+
+
+def test_an_asserted_version_is_judged_by_a_snapshot_of_its_own(postgres_url: str) -> None:
+    """Sessions are read committed, whatever a database has as a default; in anything else, the version is not judged at all."""
+    open_journal(postgres_url).close()
+    database = postgres_url.partition("?")[0].rpartition("/")[2]
+    run(postgres_url, f"ALTER DATABASE {database} SET default_transaction_isolation = 'repeatable read'")
+    with connect(parse_url(postgres_url)) as connection:
+        assert connection.execute("SHOW transaction_isolation").fetchone() == ("read committed",)
+        connection.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        with pytest.raises(psycopg.errors.RaiseException, match="read committed"):
+            connection.execute("SELECT is_latest(gen_random_uuid(), 0)")
