@@ -45,8 +45,9 @@ generate: $(READY) ## Write the async gate again from the sync one
 bench: $(BENCH_READY) ## Measure the cost of the gate; exits non-zero above its bounds
 	$(BIN)/python -m harness.benchmarks $(ARGS)
 
-long: $(READY) ## Run the tests that take minutes
-	$(BIN)/python -m pytest $(TESTS) -q -m long $(ARGS)
+# In one process: some of them kill servers, or watch how much memory is used. Their counts are printed at the end.
+long: $(READY) ## Run the tests that take minutes, which is hours in all; a line for each, and their counts at the end
+	$(BIN)/python -m pytest $(TESTS) -v -raP --durations=30 -m long $(ARGS)
 
 soak: $(READY) ## Work for ten minutes while workers, connections and the database are killed
 	$(BIN)/python -m harness.soak $(ARGS)

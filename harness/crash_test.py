@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from harness.made_by import made_by
 from harness.postgres.journals import JournalKind, journal_database
 from interlock.domain.profiles import CapabilityProfile
 from interlock.testing import PROFILES, CrashTest, CrashTestFailure, Report, SimulatedProvider, SimulatedTarget
@@ -110,16 +111,16 @@ def run(schedules: int, seed: int, processes: int, database: str | None = None) 
     return reports, found
 
 
-def table(reports: dict[str, Report], found: list[Played], seed: int) -> str:
-    """Return the counts as a Markdown page."""
+def table(reports: dict[str, Report], found: list[Played], seed: int, made: str) -> str:
+    """Return the counts as a Markdown page, which says how it was made."""
     total = Report()
     for report in reports.values():
         total.merge(report)
     columns = ("profile", "schedules", "steps", "requests", "kills", "sends", "effects", "COMMITTED", "REFUSED", "AMBIGUOUS")
     rows = [_row(name, report) for name, report in [*reports.items(), ("all", total)]]
     lines = [" | ".join(columns), " | ".join("---" for _ in columns), *(" | ".join(row) for row in rows)]
-    made = f"{datetime.now(UTC):%Y-%m-%d}, seed {seed}, {len(found)} violations"
-    return "\n".join([f"# Crash test\n\n{made}\n", *(f"| {line} |" for line in lines)]) + "\n"
+    about = f"{datetime.now(UTC):%Y-%m-%d}, seed {seed}, {len(found)} violations. {made}"
+    return "\n".join([f"# Crash test\n\n{about}\n", *(f"| {line} |" for line in lines)]) + "\n"
 
 
 def main() -> int:
@@ -137,7 +138,7 @@ def main() -> int:
         return 0
     with journal_database(given.journal, in_memory=True) as database:
         reports, found = run(given.schedules, given.seed, given.processes, database)
-    page = table(reports, found, given.seed)
+    page = table(reports, found, given.seed, made_by("harness.crash_test"))
     print(page)
     for played in found:
         print(f"{played.batch.profile}, seeds {played.batch.seed} and on:\n{played.failure}\n")

@@ -45,6 +45,8 @@ def _about(document: Json) -> Iterator[str]:
     yield f"- versions: {versions}"
     yield f"- the gate's journals: {document.get('journal', 'SQLite')}, a new one for each case"
     yield f"- commit: {document['git_commit'] or 'none'}"
+    if "command" in document:  # what was kept of earlier runs has none
+        yield f"- made by `{document['command']}`"
     results = document["ledger"].replace("-ledger.jsonl", ".json")
     audit = _AUDITS.get(results, f"make audit ARGS=results/{results}")
     yield f"- the provider's own record of every case: `{document['ledger']}`; check it against this with `{audit}`"

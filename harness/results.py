@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 import sqlite3
 import statistics
 import subprocess
@@ -195,6 +196,7 @@ def as_json(run: Run) -> dict[str, Any]:
         "complete": run.complete,
         "versions": _versions(run),
         "git_commit": git_commit(),
+        "command": _command(run),
         "what_is_local": [] if run.live and not run.rehearsal else list(run.matrix.local),
         "emulated": run.emulated,
         "limits": list(run.matrix.limits),
@@ -209,6 +211,17 @@ def as_json(run: Run) -> dict[str, Any]:
         "histories": run.histories,
         "cases": [_case_json(case) for case in run.cases],
     }
+
+
+def _command(run: Run) -> str:
+    """Return the command that makes such results; where only some cells were run, with their rows and columns."""
+    given = [] if run.matrix is STANDALONE else ["--matrix", run.matrix.name]
+    given += [] if run.journal is JournalKind.SQLITE else ["--journal", run.journal.value]
+    given += ["--live"] if run.live else []
+    if not run.complete:
+        given += [part for row in run.scenarios for part in ("--scenario", row.name)]
+        given += [part for column in run.columns for part in ("--column", column)]
+    return shlex.join(["python", "-m", "harness.run", *given])
 
 
 def _emulation(scenario: Scenario) -> str:

@@ -12,6 +12,7 @@ from typing import Protocol
 from harness.benchmarks.machine import this_machine
 from harness.benchmarks.report import Measure, Report
 from harness.benchmarks.timing import BenchmarkFailed
+from harness.made_by import made_by
 from harness.postgres.binaries import PostgresFailed, PostgresUnavailable
 
 
@@ -136,7 +137,7 @@ def main(arguments: Sequence[str] | None = None, parts: Mapping[str, Callable[[]
     chosen = {name: load for name, load in asked_for.items() if not asked.only or name in asked.only}
     report = run(chosen, quick=asked.quick)
     stem = "bench-million" if asked.million else "bench"
-    report.write(asked.out, stem)
+    report.write(asked.out, stem, made_by("harness.benchmarks", arguments))
     print(report.to_markdown())
     print(f"written to {asked.out / stem}.md and .json", file=sys.stderr)
     return report.exit_code

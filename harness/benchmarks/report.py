@@ -107,14 +107,15 @@ class Report:
             "exit_code": self.exit_code,
         }
 
-    def to_markdown(self, chart: str | None = None) -> str:
+    def to_markdown(self, chart: str | None = None, made: str = "") -> str:
         """Return the report as a page with a table for each part.
 
         Args:
             chart: the file with the chart, beside the page.
+            made: which command made it.
         """
         machine = self.machine
-        lines = ["# Benchmarks", "", f"{machine.at_utc}, commit {machine.commit}, {machine.words}."]
+        lines = ["# Benchmarks", "", f"{machine.at_utc}, commit {machine.commit}, {machine.words}. {made}".rstrip()]
         lines += ["", "Read them as ratios: a machine is never alone. Both sides of a ratio were measured in turn, in one run."]
         if machine.load > machine.cores:
             lines += ["", _BUSY]
@@ -128,18 +129,19 @@ class Report:
         lines += [f"\nNOT MEASURED: {failure}" for failure in self.failures]
         return "\n".join(lines) + "\n"
 
-    def write(self, folder: Path, stem: str = "bench") -> None:
+    def write(self, folder: Path, stem: str = "bench", made: str = "") -> None:
         """Write the page, the values and, where there are rates, the chart.
 
         Args:
             folder: where to.
             stem: what the files' names begin with.
+            made: which command made them.
         """
         folder.mkdir(parents=True, exist_ok=True)
         rates = [measure.rate for measure in self.measures if measure.rate is not None]
         if rates:
             (folder / f"{stem}.svg").write_text(bars(rates), encoding="utf-8")
-        page = self.to_markdown(f"{stem}.svg" if rates else None)
+        page = self.to_markdown(f"{stem}.svg" if rates else None, made)
         (folder / f"{stem}.md").write_text(page, encoding="utf-8")
         values = json.dumps(self.to_dict(), indent=2, ensure_ascii=False)
         (folder / f"{stem}.json").write_text(values + "\n", encoding="utf-8")

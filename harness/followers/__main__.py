@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness.followers.run import WRITERS, Counts, run
+from harness.made_by import made_by
 from harness.postgres.server import PostgresServer
 
 
-def page(counts: Counts, server: str) -> str:
-    """Return the counts as Markdown."""
+def page(counts: Counts, server: str, made: str) -> str:
+    """Return the counts as Markdown, which says how it was made."""
     ended = ", ".join(f"{many:,} {how}" for how, many in sorted(counts.transactions.items()))
     rows = {
         "events committed": counts.events,
@@ -29,7 +30,8 @@ def page(counts: Counts, server: str) -> str:
         "# A follower behind sixteen writers\n\n"
         f"{WRITERS} writers append to shared aggregates on {server}; a follower reads meanwhile into a database of its own,\n"
         "with its cursor in the same transaction. The log is the judge.\n\n"
-        f"{datetime.now(UTC):%Y-%m-%d}, {counts.took_s:.0f} s, {os.cpu_count()} processors. Transactions: {ended}.\n\n"
+        f"{datetime.now(UTC):%Y-%m-%d}, {counts.took_s:.0f} s, {os.cpu_count()} processors. Transactions: {ended}.\n"
+        f"{made}\n\n"
         f"| what | count |\n| --- | --- |\n{table}\n"
     )
 
@@ -43,7 +45,7 @@ def main() -> int:
     given = parser.parse_args()
     with PostgresServer.start() as server:
         counts = run(server.create_database("followers"), events=given.events, seed=given.seed)
-        text = page(counts, "PostgreSQL")
+        text = page(counts, "PostgreSQL", made_by("harness.followers"))
     print(text)
     if given.out is not None:
         given.out.write_text(text, encoding="utf-8")

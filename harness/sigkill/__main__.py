@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from harness.made_by import made_by
 from harness.postgres.journals import JournalKind, journal_database
 from harness.sigkill.counts import Counts
 from harness.sigkill.play import play_seed
@@ -49,12 +50,12 @@ def run(kind: JournalKind, schedules: int, seed: int, at_once: int) -> Played:
     return Played(kind, counts, failures, time.monotonic() - began_s)
 
 
-def page(played: Sequence[Played], seed: int) -> str:
-    """Return the counts as Markdown."""
+def page(played: Sequence[Played], seed: int, made: str) -> str:
+    """Return the counts as Markdown, which says how it was made."""
     return (
         "# SIGKILL schedules\n\n"
-        "Four worker processes on one journal, the Stripe stand-in over HTTP, and its ledger as the judge (LOCAL).\n\n"
-        + "\n".join(_part(one, seed) for one in played)
+        "Four worker processes on one journal, the Stripe stand-in over HTTP, and its ledger as the judge (LOCAL).\n"
+        f"{made}\n\n" + "\n".join(_part(one, seed) for one in played)
     )
 
 
@@ -79,7 +80,7 @@ def main() -> int:
     given = parser.parse_args()
     kinds = given.journal or [JournalKind.SQLITE]
     played = [run(kind, given.schedules, given.seed, given.at_once) for kind in kinds]
-    failures, text = [failure for one in played for failure in one.failures], page(played, given.seed)
+    failures, text = [failure for one in played for failure in one.failures], page(played, given.seed, made_by("harness.sigkill"))
     print("\n\n".join([*failures, text]))
     if given.out is not None:
         given.out.parent.mkdir(parents=True, exist_ok=True)

@@ -9,14 +9,15 @@ from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
 
+from harness.made_by import made_by
 from harness.soak.plan import Plan
 from harness.soak.play import Result, play
 
 _MOST_SHOWN = 50
 
 
-def page(plan: Plan, result: Result) -> str:
-    """Return what a soak came to as Markdown."""
+def page(plan: Plan, result: Result, made: str) -> str:
+    """Return what a soak came to as Markdown, which says how it was made."""
     record = result.record
     rows = [
         ("actions", f"{len(record.receipts):,}"),
@@ -37,7 +38,7 @@ def page(plan: Plan, result: Result) -> str:
         "# Soak\n\n"
         f"{plan.workers} processes fire and recover on one PostgreSQL, against a provider of the harness's own with keys and a\n"
         "lookup (LOCAL), which gives no answer to 2 % of the requests; 3 % of the approvals are revoked while they are used.\n\n"
-        f"{datetime.now(UTC):%Y-%m-%d}, seed {plan.seed}, {os.cpu_count()} processors, shared with other work.\n\n"
+        f"{datetime.now(UTC):%Y-%m-%d}, seed {plan.seed}, {os.cpu_count()} processors, shared with other work. {made}\n\n"
         f"## Violations: {len(result.violations)}\n\n{verdict}\n\n"
         "## Counts\n\nThree figures are the medians of the first, second and last third.\n\n"
         f"| what | count |\n| --- | --- |\n{table}\n"
@@ -62,7 +63,7 @@ def main() -> int:
         seed=given.seed,
     )
     result = play(Plan.short() if given.short else plan)
-    text = page(plan, result)
+    text = page(plan, result, made_by("harness.soak"))
     print(text)
     if given.out is not None:
         given.out.write_text(text, encoding="utf-8")

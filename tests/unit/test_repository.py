@@ -3,6 +3,7 @@ import re
 import subprocess
 import tomllib
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -83,3 +84,18 @@ def test_the_locks_agree() -> None:
     """What both hold is of one version, because the one is installed over the other."""
     development, bench = (dict(line.split(" ")[0].split("==") for line in _locked_requirements(lock)) for lock in LOCKS)
     assert development.items() <= bench.items()
+
+
+PAGES = sorted((ROOT / "results").glob("*.md"))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_a_page_of_results_says_which_command_made_it(page: Path) -> None:
+    """It names a command, and all the commands that it names are there."""
+    text = page.read_text(encoding="utf-8")
+    modules = re.findall(r"`python -m ([\w.]+)", text)
+    targets = re.findall(r"`make ([\w-]+)", text)
+    assert modules or targets
+    assert [module for module in modules if find_spec(module) is None] == []
+    made = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), flags=re.MULTILINE)
+    assert set(targets) <= set(made)
