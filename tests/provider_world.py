@@ -1,57 +1,38 @@
-"""A provider in memory, with a movable clock, a ledger and faults; and gates that crash at any request of the protocol.
+"""A provider in memory, the crash kit's, as a target whose faults are given call by call.
 
 The ledger is the judge: what it holds is what happened, whatever a gate says about itself. Nothing of ours is patched: the
-provider implements the `Target` port, and a crash lies in the way the protocol's generator is driven.
+provider implements the `Target` port.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta
-from enum import Enum, StrEnum, auto
-from pathlib import Path
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass, replace
+from datetime import datetime
+from enum import Enum, auto
 from uuid import UUID
 
-from interlock import Ambiguous, Committed, Gate, GateConfig, Outcome, Refused
-from interlock.approvals import ApprovalView, ExternalApproval
-from interlock.domain import protocol, requests
-from interlock.domain.action import GatedAction
-from interlock.domain.answers import Absent as AbsentAnswer
 from interlock.domain.answers import (
-    AlreadyUsed,
+    Absent,
     BurnAnswer,
-    Burned,
     CannotTell,
-    Declined,
-    Done,
     Evidence,
     Found,
-    InProgress,
-    KeyState,
     LookupAnswer,
     NotSent,
     SendAnswer,
     Settlement,
     Unknown,
 )
+from interlock.domain.answers import Done as DoneAnswer
 from interlock.domain.effects import DataclassCodec, Effect, Money
-from interlock.domain.endings import Pending
-from interlock.domain.ports import ApprovalSource, Deadline, ExternalTerms, Target
-from interlock.domain.premises import Facts, Premise, facts_text
+from interlock.domain.ports import Deadline, ExternalTerms, Target
+from interlock.domain.premises import ChangeKind, Facts, Premise, facts_text
 from interlock.domain.profiles import CapabilityProfile
-from interlock.domain.requests import Protocol, Request
-from interlock.outcomes import outcome_of
 from interlock.testing import provider as kit
 from interlock.testing import world as kit_world
-from tests.gates import after, drive, open_gate
-from tests.journals import present
-
-R = TypeVar("R")
 
 WorldClock = kit_world.WorldClock
+LedgerEntry = kit_world.LedgerEntry
 START = kit_world.START
 HOUR_S = 3600.0
 DAY_S = kit.DAY_S
@@ -61,27 +42,10 @@ AMOUNT = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(kit.Transfer):
     """The parameters of the only effect that the world knows."""
 
-    account: str
-    amount_minor: int
-    currency: str
     reason: str | None = None
-
-
-@dataclass(slots=True)
-class Entry:
-    """One line of the ledger. `action_id` is the mark that our effects carry."""
-
-    reference: str
-    subject: str
-    amount_minor: int
-    currency: str
-    at: datetime
-    action_id: str | None = None
-    case: str | None = None
-    state: str = "succeeded"
 
 
 class SendFault(Enum):
@@ -131,6 +95,19 @@ UNKNOWN_FAULTS = [
 """What leaves the sender without an answer, or with one that says nothing."""
 
 
+_OF_THE_PROVIDER = {
+    SendFault.HANGS: kit.ProviderFault.HANGS,
+    SendFault.FAILS: kit.ProviderFault.FAILS,
+    SendFault.FAILS_WITH_EFFECT: kit.ProviderFault.FAILS_WITH_EFFECT,
+    SendFault.FAILS_AND_ROLLS_FORWARD: kit.ProviderFault.FAILS_AND_ROLLS_FORWARD,
+    SendFault.DECLINES: kit.ProviderFault.DECLINES,
+    SendFault.DECLINES_UNSAVED: kit.ProviderFault.DECLINES_UNSAVED,
+    SendFault.LOST_DECLINE: kit.ProviderFault.DECLINES,
+    SendFault.DISAGREES: kit.ProviderFault.DISAGREES,
+}
+_LOST_ON_ITS_WAY_BACK = (SendFault.LOST_ANSWER, SendFault.LOST_DECLINE, SendFault.HANGS)
+
+
 class LookupFault(Enum):
     """What goes wrong with one lookup."""
 
@@ -157,32 +134,31 @@ class ObserveFault(Enum):
 class Sent:
     """One request that reached for the provider, whatever became of it."""
 
-    action_id: str
+    action_id: UUID
     idempotency_key: str
     parameters: Transfer
     at: datetime
 
 
-@dataclass(slots=True)
-class _Key:
-    body: Transfer | None
-    first_at: datetime
-    answer: SendAnswer
-    busy_until: datetime | None = None
-
-
 class World(Target[Transfer]):
-    """The provider. What it can do is its profile; what it did is its ledger."""
+    """The provider, as a target. What it can do is its profile; what it did is its ledger.
+
+    Args:
+        profile: what it can do, and what the target promises of it.
+        name: the target's.
+        clock: the world's.
+
+    Attributes:
+        provider: the provider itself. A target that is wrong about it has another profile than that.
+    """
 
     codec = DataclassCodec(Transfer)
     policy = kit.AccountPremises()
 
-    def __init__(self, profile: CapabilityProfile, name: str = "world") -> None:
+    def __init__(self, profile: CapabilityProfile, name: str = "world", clock: WorldClock | None = None) -> None:
         self.name = name
         self.profile = profile
-        self.clock = WorldClock()
-        self.ledger: list[Entry] = []
-        self.state = "open"
+        self.provider = kit.SimulatedProvider(clock or WorldClock(), profile)
         self.sent: list[Sent] = []
         self.burns: list[str] = []
         self.send_faults: list[SendFault | None] = []
@@ -190,11 +166,19 @@ class World(Target[Transfer]):
         self.burn_faults: list[BurnFault | None] = []
         self.observe_faults: list[ObserveFault | None] = []
         self.lookups = 0
-        self.replays = True
-        self._keys: dict[str, _Key] = {}
-        self._roll_at_s = profile.roll_forward_s if profile.roll_forward_s is not None else kit.UNSTATED_ROLL_FORWARD_S
+        self._states: dict[str, str] = {}
 
-    # --- what tests do to it
+    # --- what tests see of it, and do to it
+
+    @property
+    def clock(self) -> WorldClock:
+        """The world's time."""
+        return self.provider.clock
+
+    @property
+    def ledger(self) -> list[LedgerEntry]:
+        """What was carried out, oldest first."""
+        return self.provider.ledger()
 
     def advance(self, seconds: float) -> None:
         """Move the time on; what was on its way arrives, and what the provider works on ends, in order."""
@@ -206,43 +190,42 @@ class World(Target[Transfer]):
 
     def forget_keys(self) -> None:
         """Lose every idempotency key, before its time."""
-        self._keys.clear()
+        for key in (*(sent.idempotency_key for sent in self.sent), *self.burns):
+            self.provider.forget_key(key)
 
-    def by_hand(self, amount_minor: int, *, case: str | None = None) -> Entry:
+    def by_hand(self, amount_minor: int, *, case: str | None = None) -> None:
         """Enter what a person did at the provider, past any gate."""
-        return self._enter(SUBJECT, amount_minor, CURRENCY, action_id=None, case=case)
+        kind = ChangeKind.COMPATIBLE if case is None else ChangeKind.DUPLICATE
+        self.provider.change(kind, self.transfer(amount_minor), case or "")
+
+    def becomes(self, state: str) -> None:
+        """Let what was carried out first come to another state later."""
+        self._states[self.ledger[0].reference] = state
 
     def transfer(self, amount_minor: int = AMOUNT, currency: str = CURRENCY, subject: str = SUBJECT) -> Effect[Transfer]:
         """Return an effect."""
         return Effect(self.name, subject, Transfer(subject, amount_minor, currency), Money(amount_minor, currency))
 
-    def effects_of(self, action_id: UUID | str) -> list[Entry]:
+    def effects_of(self, action_id: UUID) -> list[LedgerEntry]:
         """Return the ledger's entries of one action."""
-        mark = action_id.hex if isinstance(action_id, UUID) else action_id
-        return [entry for entry in self.ledger if entry.action_id == mark]
+        return [entry for entry in self.ledger if entry.action_id == action_id]
 
-    def sends_of(self, action_id: UUID | str) -> list[Sent]:
+    def sends_of(self, action_id: UUID) -> list[Sent]:
         """Return the requests of one action."""
-        mark = action_id.hex if isinstance(action_id, UUID) else action_id
-        return [sent for sent in self.sent if sent.action_id == mark]
+        return [sent for sent in self.sent if sent.action_id == action_id]
 
     # --- the port
 
     @property
     def capabilities(self) -> CapabilityProfile:
-        """What the world promises."""
+        """What the target promises."""
         return self.profile
 
     def _observe(self, subject: str) -> Premise:
         fault = self.observe_faults.pop(0) if self.observe_faults else None
         if fault is ObserveFault.RAISES:
             raise TimeoutError
-        entries = [
-            {"reference": e.reference, "action_id": e.action_id, "case": e.case, "amount_minor": e.amount_minor}
-            for e in self.ledger
-            if e.subject == subject
-        ]
-        facts: Facts = {} if fault is ObserveFault.EMPTY else {"state": self.state, "entries": entries}
+        facts: Facts = {} if fault is ObserveFault.EMPTY else self.provider.facts()
         return Premise(
             target=self.name,
             subject=subject,
@@ -255,7 +238,7 @@ class World(Target[Transfer]):
         if deadline.remaining_s() <= 0:
             return NotSent("the deadline was over before the write")
         body = effect.parameters
-        self.sent.append(Sent(action_id.hex, idempotency_key, body, self.clock.now()))
+        self.sent.append(Sent(action_id, idempotency_key, body, self.clock.now()))
         fault = self.send_faults.pop(0) if self.send_faults else None
         match fault:
             case SendFault.RATE_LIMITED:
@@ -266,13 +249,20 @@ class World(Target[Transfer]):
                 raise ConnectionResetError
             case SendFault.LATE:
                 late_s = self.profile.send_deadline_s + self.profile.kernel_s + self.profile.settle_s - 1
-                self.clock.later(late_s, lambda: self._arrive(action_id, idempotency_key, body, None))
+                self.clock.later(late_s, lambda: self.provider.arrive(body, action_id, idempotency_key))
                 return Unknown("timed out")
-        answer = self._arrive(action_id, idempotency_key, body, fault)
+            case _:
+                return self._arrive(body, action_id, idempotency_key, fault)
+
+    def _arrive(self, body: Transfer, action_id: UUID, idempotency_key: str, fault: SendFault | None) -> SendAnswer:
+        if fault in _OF_THE_PROVIDER:
+            self.provider.arm(_OF_THE_PROVIDER[fault])
+        answer = self.provider.arrive(body, action_id, idempotency_key)
         if fault is SendFault.RAISES_WITH_EFFECT:
             raise ConnectionResetError
-        lost = fault in (SendFault.LOST_ANSWER, SendFault.LOST_DECLINE, SendFault.HANGS)
-        return Unknown("the answer was lost") if lost else answer
+        if fault in _LOST_ON_ITS_WAY_BACK:
+            return Unknown("the answer was lost")
+        return replace(answer, evidence=self._as_it_stands(answer.evidence)) if isinstance(answer, DoneAnswer) else answer
 
     def _lookup(self, effect: Effect[Transfer], *, action_id: UUID, deadline: Deadline) -> LookupAnswer:
         del deadline
@@ -280,13 +270,12 @@ class World(Target[Transfer]):
         fault = self.lookup_faults.pop(0) if self.lookup_faults else None
         if fault is LookupFault.RAISES:
             raise TimeoutError
-        if self.profile.lookup_staleness_s is None or fault is LookupFault.FAILS:
+        if not self.profile.looks_up or fault is LookupFault.FAILS:
             return CannotTell("the list could not be read")
-        fresh_until = self.clock.now() - timedelta(seconds=self.profile.lookup_staleness_s)
-        for entry in self.effects_of(action_id):
-            if entry.at <= fresh_until:
-                return Found(_evidence(entry, effect.parameters))
-        return AbsentAnswer(self.clock.now())
+        entry = self.provider.find(action_id)
+        if entry is None:
+            return Absent(self.clock.now())
+        return Found(self._as_it_stands(kit.evidence_of(entry, effect.parameters)))
 
     def _burn(self, effect: Effect[Transfer], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> BurnAnswer:
         del effect, action_id, deadline
@@ -296,116 +285,15 @@ class World(Target[Transfer]):
             raise TimeoutError
         if fault is BurnFault.FAILS or not self.profile.burns:
             return CannotTell("the burn was not answered")
-        key = self._key(idempotency_key)
-        if key is None:
-            self._keys[idempotency_key] = _Key(None, self.clock.now(), Unknown("burned"))
-            answer: BurnAnswer = Burned()
-        elif key.busy_until is not None and self.clock.now() < key.busy_until:
-            answer = InProgress()
-        else:
-            answer = Burned() if key.body is None else AlreadyUsed()
+        answer = self.provider.burn(idempotency_key)
         return CannotTell("the answer was lost") if fault is BurnFault.LOST_ANSWER else answer
 
-    # --- inside
-
-    def _key(self, idempotency_key: str) -> _Key | None:
-        key = self._keys.get(idempotency_key)
-        window_s = self.profile.dedupe_window_s or 0
-        if key is not None and self.clock.now() >= key.first_at + timedelta(seconds=window_s):
-            del self._keys[idempotency_key]
-            return None
-        return key
-
-    def _arrive(self, action_id: UUID, idempotency_key: str, body: Transfer, fault: SendFault | None) -> SendAnswer:
-        if not self.profile.dedupes:
-            return self._carry_out(action_id, body, fault)
-        key = self._key(idempotency_key)
-        if key is not None:
-            return self._replay(key, body)
-        busy_until = None
-        if fault is SendFault.HANGS:
-            busy_until = self.clock.now() + timedelta(seconds=self.profile.settle_s - 1)
-        self._keys[idempotency_key] = record = _Key(body, self.clock.now(), Unknown("working"), busy_until)
-        record.answer = answer = self._carry_out(action_id, body, fault)
-        if fault is SendFault.HANGS:
-            self._finish_later(record, action_id, body)
-        elif fault is SendFault.DECLINES_UNSAVED:
-            del self._keys[idempotency_key]
-        elif isinstance(answer, Unknown) and not self.profile.stores_failures:
-            self._remember_effect_only(idempotency_key, record, action_id)
-        return answer
-
-    def _replay(self, key: _Key, body: Transfer) -> SendAnswer:
-        if key.body != body:
-            return Unknown("the key was used with another request", KeyState.MISMATCHED)
-        if key.busy_until is not None and self.clock.now() < key.busy_until:
-            return Unknown("another request is in progress", KeyState.IN_PROGRESS)
-        match key.answer:
-            case Done(evidence):
-                return Done(replace(evidence, replayed=True))
-            case Declined(code, words):
-                return Declined(code, words, replayed=True)
-            case _:
-                return Unknown("the stored failure", KeyState.STORED_FAILURE)
-
-    def _remember_effect_only(self, idempotency_key: str, record: _Key, action_id: UUID) -> None:
-        """Keep the key where it did something: what this provider promises to dedupe is the effect."""
-        effects = self.effects_of(action_id)
-        if effects and record.body is not None:
-            record.answer = Done(_evidence(effects[-1], record.body))
-        else:
-            del self._keys[idempotency_key]
-
-    def _finish_later(self, record: _Key, action_id: UUID, body: Transfer) -> None:
-        def finish() -> None:
-            record.answer = self._carry_out(action_id, body, None)
-
-        self.clock.later(self.profile.settle_s - 1, finish)
-
-    def _carry_out(self, action_id: UUID, body: Transfer, fault: SendFault | None) -> SendAnswer:
-        def enter(amount_minor: int = body.amount_minor) -> Entry:
-            return self._enter(body.account, amount_minor, body.currency, action_id=action_id.hex, case=None)
-
-        match fault:
-            case SendFault.HANGS if self.profile.dedupes:
-                return Unknown("working")
-            case SendFault.HANGS:
-                self.clock.later(self.profile.settle_s - 1, enter)
-                return Unknown("working")
-            case SendFault.FAILS:
-                return Unknown("500")
-            case SendFault.FAILS_WITH_EFFECT:
-                enter()
-                return Unknown("500")
-            case SendFault.FAILS_AND_ROLLS_FORWARD:
-                self.clock.later(max(0.0, self._roll_at_s - 1), enter)
-                return Unknown("500")
-            case SendFault.DECLINES | SendFault.DECLINES_UNSAVED | SendFault.LOST_DECLINE:
-                return Declined("insufficient", "there is not enough left")
-            case SendFault.DISAGREES:
-                return Done(_evidence(enter(body.amount_minor - 1), body))
-            case _:
-                return Done(_evidence(enter(), body))
-
-    def _enter(self, subject: str, amount_minor: int, currency: str, *, action_id: str | None, case: str | None) -> Entry:
-        entry = Entry(f"tx_{len(self.ledger) + 1}", subject, amount_minor, currency, self.clock.now(), action_id, case)
-        self.ledger.append(entry)
-        return entry
+    def _as_it_stands(self, evidence: Evidence) -> Evidence:
+        state = self._states.get(evidence.reference, "succeeded")
+        return replace(evidence, state=state, settlement=_SETTLEMENTS[state])
 
 
 _SETTLEMENTS = {"succeeded": Settlement.FINAL, "pending": Settlement.OPEN, "failed": Settlement.REVERSED}
-
-
-def _evidence(entry: Entry, body: Transfer) -> Evidence:
-    wrong = (f"amount is {entry.amount_minor}",) if entry.amount_minor != body.amount_minor else ()
-    text = json.dumps({"reference": entry.reference, "amount_minor": entry.amount_minor})
-    return Evidence(
-        reference=entry.reference,
-        state=entry.state,
-        settlement=_SETTLEMENTS[entry.state],
-        json=text,
-        disagreements=wrong,
-    )
 
 
 class Table:
@@ -426,269 +314,5 @@ class Table:
         return self.rows.get(approval_id)
 
 
-# --- profiles
-
 PROFILES: dict[str, CapabilityProfile] = {name: replace(profile, kernel_s=5) for name, profile in kit.PROFILES.items()}
 """The crash kit's, with a kernel that gives up sooner, so that more happens within a claim."""
-
-
-# --- gates that crash
-
-
-class Crash(BaseException):
-    """The process is gone: nothing of ours catches it, and nothing of ours runs after it."""
-
-
-class When(StrEnum):
-    """Where around a request the process dies."""
-
-    BEFORE = "before"
-    AFTER = "after"
-    LATE = "late"
-    """While it is being sent: the request goes on without its sender, and arrives as late as the profile allows."""
-
-
-@dataclass(frozen=True, slots=True)
-class CrashPoint:
-    """The n-th request, counted from 0."""
-
-    index: int
-    when: When
-
-    def __str__(self) -> str:
-        """Return it as a test's id."""
-        return f"{self.index}-{self.when}"
-
-    def hit_by(self, trace: list[Request[Any]]) -> bool:
-        """Whether the last request of the trace is the one."""
-        return len(trace) - 1 == self.index
-
-
-@dataclass(frozen=True, slots=True)
-class CrashAt:
-    """The n-th request of a kind, counted from 1."""
-
-    kind: type[Request[Any]]
-    when: When
-    nth: int = 1
-
-    def hit_by(self, trace: list[Request[Any]]) -> bool:
-        """Whether the last request of the trace is the one."""
-        return isinstance(trace[-1], self.kind) and sum(isinstance(request, self.kind) for request in trace) == self.nth
-
-
-Death = CrashPoint | CrashAt
-BEFORE_SEND = CrashAt(requests.Send, When.BEFORE)
-AFTER_SEND = CrashAt(requests.Send, When.AFTER)
-LATE_SEND = CrashAt(requests.Send, When.LATE)
-
-
-Interposed = Callable[[Request[Any]], None]
-"""Called right before a request is performed: whatever it does happens in between."""
-
-
-def once(kind: type[Request[Any]], do: Callable[[], object], nth: int = 1) -> Interposed:
-    """Return what does something once, right before the n-th request of a kind."""
-    seen = 0
-
-    def interpose(request: Request[Any]) -> None:
-        nonlocal seen
-        if isinstance(request, kind):
-            seen += 1
-            if seen == nth:
-                do()
-
-    return interpose
-
-
-@dataclass
-class Actor:
-    """A process with a gate on a real journal, which can be made to die at any request of the protocol.
-
-    Args:
-        gate: the gate.
-        world: its provider, whose clock moves when the protocol sleeps.
-        key: the action's key.
-        approval: under whose authority.
-        premises: on which facts.
-    """
-
-    gate: Gate
-    world: World
-    key: str = "refund:case-1"
-    approval: ApprovalView | ExternalApproval | str = "case-1"
-    premises: tuple[Premise, ...] = ()
-    trace: list[Request[Any]] = field(default_factory=list)
-
-    def begin(self, effect: Effect[Any] | None = None) -> Protocol[Any]:
-        """Return the protocol of `fire`, not yet driven."""
-        intent = self.gate._operations.intent(self.key, effect or self.world.transfer(), self.approval, self.premises, None, None)
-        return protocol.fire(intent, self.gate._operations.sender(self.world.capabilities))
-
-    def fire(self, crash: Death | None = None, interpose: Interposed | None = None) -> Outcome:
-        """Fire, perhaps to death."""
-        return self._run(self.begin(), crash, interpose)
-
-    def recover(self, crash: Death | None = None, interpose: Interposed | None = None) -> Outcome:
-        """Recover the action, perhaps to death."""
-        part = protocol.recover(self.action(), self.gate._operations.sender(self.world.capabilities))
-        return self._run(part, crash, interpose)
-
-    def action(self) -> GatedAction:
-        """Return the action as the journal has it."""
-        action = self.gate._driver.journal.find_action(self.key)
-        assert action is not None, f"there is no action {self.key!r}"
-        return action
-
-    def kinds(self) -> list[str]:
-        """Return the names of the requests of the last run."""
-        return [type(request).__name__ for request in self.trace]
-
-    def exists(self) -> bool:
-        """Whether the journal has the action."""
-        return self.gate._driver.journal.find_action(self.key) is not None
-
-    def perform(self, request: Request[Any]) -> Any:
-        """Perform one request; a sleep moves the world's clock instead of waiting."""
-        if isinstance(request, requests.SleepUntil):
-            self.world.advance(max(0.0, (request.at - self.world.clock.now()).total_seconds()))
-            return None
-        return self.gate._driver.perform(request)
-
-    def die(self) -> None:
-        """End as a killed process does: its lock is dropped by the operating system, its file stays."""
-        abandon(self.gate)
-
-    def _run(self, part: Protocol[Any], crash: Death | None, interpose: Interposed | None) -> Outcome:
-        self.trace = []
-
-        def perform(request: Request[Any]) -> Any:
-            self.trace.append(request)
-            here = crash.when if crash is not None and crash.hit_by(self.trace) else None
-            if here is When.BEFORE:
-                raise Crash
-            if here is When.LATE:
-                self.world.send_faults.insert(0, SendFault.LATE)
-            if interpose is not None:
-                interpose(request)
-            answer = self.perform(request)
-            return answer if here is None else after(answer, _crash)
-
-        conclusion = drive(self.gate, part, perform)
-        pending = conclusion if isinstance(conclusion, Pending) else None
-        return outcome_of(conclusion.action, pending, self.world.clock.now())
-
-
-def _crash() -> None:
-    raise Crash
-
-
-def abandon(gate: Gate) -> None:
-    """Leave a gate as a killed process leaves it."""
-    gate._driver.closing.set()
-    gate._driver.locks.lose()
-    gate._driver.journal.close()
-
-
-@dataclass
-class Stage:
-    """A journal, a world, and the actors on it."""
-
-    path: Path
-    world: World
-    config: GateConfig = field(default_factory=lambda: GateConfig(claim_ttl_s=40))
-    sources: dict[str, ApprovalSource] = field(default_factory=dict)
-    gates: list[Gate] = field(default_factory=list)
-    approval_id: str = "case-1"
-
-    @property
-    def url(self) -> str:
-        """The journal's URL."""
-        return present.journals.url(self.path)
-
-    def gate(self, **options: Any) -> Gate:
-        """Open a gate, which is closed with the stage."""
-        given = {"targets": [self.world], "approval_sources": self.sources, "config": self.config, **options}
-        gate = open_gate(self.url, clock=self.world.clock, **given)
-        self.gates.append(gate)
-        return gate
-
-    def actor(self, key: str = "refund:case-1", approval: ApprovalView | ExternalApproval | str = "case-1", **more: Any) -> Actor:
-        """Open a gate for one action."""
-        return Actor(self.gate(), self.world, key, approval, **more)
-
-    def approve(self, approval_id: str = "case-1", **terms: Any) -> ApprovalView:
-        """Grant an approval through a gate of its own."""
-        self.approval_id = approval_id
-        given = {"by": "user:17", "expires_in_s": 30 * 86_400, "cap_minor": AMOUNT, "currency": CURRENCY, **terms}
-        with Gate.open(self.url, targets=[self.world], clock=self.world.clock, config=self.config) as gate:
-            return gate.approve(approval_id, **given)
-
-    def revoke(self, approval_id: str | None = None) -> None:
-        """Take an approval back, the last one unless another is named, through a gate of its own."""
-        with Gate.open(self.url, targets=[self.world], clock=self.world.clock, config=self.config) as gate:
-            gate.revoke(approval_id or self.approval_id, by="user:18")
-
-    def __enter__(self) -> Self:
-        """Return the stage."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        """Close every gate, dead or alive."""
-        for gate in self.gates:
-            gate.close()
-
-
-def crash_points(trace: Iterable[Request[Any]]) -> Iterator[CrashPoint]:
-    """Yield every place around the requests of a run where a process can die."""
-    for index, request in enumerate(trace):
-        yield CrashPoint(index, When.BEFORE)
-        if isinstance(request, requests.Send):
-            yield CrashPoint(index, When.LATE)
-        yield CrashPoint(index, When.AFTER)
-
-
-def crashes(run: Callable[[Death], object], point: Death) -> bool:
-    """Return whether the run came to the point, and died there."""
-    try:
-        run(point)
-    except Crash:
-        return True
-    return False
-
-
-def in_doubt(stage: Stage, point: Death = BEFORE_SEND, **more: Any) -> Actor:
-    """Let a process fire and die at its send; return the dead one."""
-    actor = stage.actor(**more)
-    assert crashes(actor.fire, point), "it ended before it could die"
-    actor.die()
-    return actor
-
-
-def disagreement(world: World, action: GatedAction) -> str | None:
-    """Say in what an action's recorded status contradicts the ledger; None where it does not."""
-    effects = len(world.effects_of(action.id))
-    if effects > 1:
-        return f"{effects} effects of one action"
-    allowed = {"COMMITTED": (1,), "REFUSED": (0,), "AMBIGUOUS": (0, 1)}
-    if action.ended and effects not in allowed[action.status.value]:
-        return f"{action.status} with {effects} effects in the ledger"
-    return None
-
-
-def to_the_end(actor: Actor, rounds: int = 40) -> Outcome:
-    """Fire again and again, moving the time on as far as each answer says, until there is an outcome."""
-    outcome = actor.fire()
-    for _ in range(rounds):
-        if isinstance(outcome, Committed | Refused | Ambiguous):
-            return outcome
-        actor.world.advance(max(0.1, outcome.retry_after_s))
-        outcome = actor.fire()
-    raise AssertionError(f"no end after {rounds} rounds: {outcome}")
-
-
-def staged(folder: Path, profile: str | CapabilityProfile, **terms: Any) -> Stage:
-    """Return a stage with a provider of this profile, and its approval, with these terms, given."""
-    stage = Stage(folder / "journal.db", World(PROFILES[profile] if isinstance(profile, str) else profile))
-    stage.approve(**terms)
-    return stage

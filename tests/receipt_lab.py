@@ -27,7 +27,8 @@ from interlock.evidence.verifying import Trust
 from interlock.evidence.vkeys import KeyType
 from interlock.infrastructure.opening import open_journal
 from interlock.projections.exporting import export_receipt
-from tests.provider_world import BEFORE_SEND, PROFILES, SUBJECT, SendFault, Stage, World, crashes
+from tests.crashing import BEFORE_SEND, Stage, crashes
+from tests.provider_world import PROFILES, SUBJECT, SendFault, World
 
 ORIGIN = "acme.example/interlock/test-1"
 

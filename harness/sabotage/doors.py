@@ -8,6 +8,7 @@ _RECOVERY = "interlock/domain/recovery.py"
 _SENDING = "interlock/domain/sending.py"
 
 _RULES_TEST = "tests/contract/test_rules.py"
+_DOORS_TEST = "tests/contract/test_closing_the_door.py"
 _TABLE_TEST = "tests/contract/test_recovery_table.py"
 
 DEFECTS: tuple[Defect, ...] = (
@@ -25,7 +26,7 @@ DEFECTS: tuple[Defect, ...] = (
         file=_RECOVERY,
         old="            case Burned() if key_still_deduped(action, attempt, sender.profile, now):\n",
         new="            case Burned() if now:\n",
-        tests=(_RULES_TEST,),
+        tests=(_DOORS_TEST,),
     ),
     Defect(
         name="burn-that-differs-with-each-recoverer",
@@ -45,7 +46,7 @@ DEFECTS: tuple[Defect, ...] = (
             "                    return read",
         ),
         new="                return _Closed(Door.BURNED)",
-        tests=(_RULES_TEST,),
+        tests=(_DOORS_TEST,),
     ),
     Defect(
         name="failed-burn-taken-for-burned",
@@ -56,7 +57,7 @@ DEFECTS: tuple[Defect, ...] = (
             '                return (yield from pend(action, sender, doubt, PendingReason.SETTLING, f"the burn failed: {why}"))',
         ),
         new=lines("            case CannotTell():", "                return _Closed(Door.BURNED)"),
-        tests=(_RULES_TEST,),
+        tests=(_DOORS_TEST,),
     ),
     Defect(
         name="request-in-progress-taken-for-burned",
@@ -64,7 +65,7 @@ DEFECTS: tuple[Defect, ...] = (
         file=_RECOVERY,
         old="            case InProgress():\n",
         new=lines("            case InProgress():", "                return _Closed(Door.BURNED)", "            case None:", ""),
-        tests=(_RULES_TEST,),
+        tests=(_DOORS_TEST,),
     ),
     Defect(
         name="resend-on-absence-without-the-horizon",
@@ -88,7 +89,7 @@ DEFECTS: tuple[Defect, ...] = (
         file=_SENDING,
         old="    if not (yield from StillAt(action.id, action.version)):\n",
         new="    if (yield from StillAt(action.id, action.version)) is None:\n",
-        tests=(_RULES_TEST,),
+        tests=(_DOORS_TEST,),
     ),
     Defect(
         name="deadline-not-looked-at-before-the-write",
@@ -96,7 +97,7 @@ DEFECTS: tuple[Defect, ...] = (
         file=_SENDING,
         old="    if now >= dispatch.deadline_at:\n",
         new="    if now >= dispatch.horizon_at:\n",
-        tests=(_RULES_TEST,),
+        tests=(_DOORS_TEST,),
     ),
     Defect(
         name="deadline-not-handed-to-the-target",
@@ -104,6 +105,6 @@ DEFECTS: tuple[Defect, ...] = (
         file="interlock/driver.py",
         old="WallDeadline(min(left_s, target.capabilities.send_deadline_s), since_s)",
         new="WallDeadline(max(left_s, target.capabilities.send_deadline_s), since_s)",
-        tests=(_RULES_TEST,),
+        tests=(_DOORS_TEST,),
     ),
 )

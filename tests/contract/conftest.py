@@ -18,6 +18,7 @@ _ON_POSTGRES = {
     "test_approvals",
     "test_bad_configuration",
     "test_bad_input",
+    "test_closing_the_door",
     "test_crash_everywhere",
     "test_erasure",
     "test_functions",

@@ -14,7 +14,8 @@ from interlock.errors import (
     JournalTooNew,
     JournalUnavailable,
 )
-from tests.provider_world import PROFILES, Stage, World
+from tests.crashing import Stage
+from tests.provider_world import PROFILES, World
 
 
 @pytest.mark.sqlite_only

@@ -29,22 +29,9 @@ from interlock.errors import (
     UnknownApproval,
     UnknownTarget,
 )
+from tests.crashing import BEFORE_SEND, Stage, crashes, staged
 from tests.journals import Row, present
-from tests.provider_world import (
-    AMOUNT,
-    BEFORE_SEND,
-    CURRENCY,
-    PROFILES,
-    START,
-    SUBJECT,
-    ObserveFault,
-    Stage,
-    Table,
-    Transfer,
-    World,
-    crashes,
-    staged,
-)
+from tests.provider_world import AMOUNT, CURRENCY, PROFILES, START, SUBJECT, ObserveFault, Table, Transfer, World
 
 
 def _everything(stage: Stage) -> list[list[Row]]:
@@ -420,7 +407,7 @@ def test_an_expectation_is_a_scalar(value: Any, folder: Path) -> None:
 def test_a_fact_that_was_wrong_from_the_start_does_not_pass_for_unchanged(folder: Path) -> None:
     """An expectation that the reading does not meet refuses, although nothing changed."""
     with staged(folder, "keys-lookup") as stage:
-        stage.world.state = "frozen"
+        stage.world.provider.state = "frozen"
         premise = stage.world.observe(SUBJECT).expect(state="open")
         outcome = stage.gate().fire("key", stage.world.transfer(), approval="case-1", premises=[premise])
         assert outcome.receipt.refusal is not None

@@ -14,26 +14,21 @@ import pytest
 from interlock import Outcome
 from interlock.domain import requests
 from interlock.domain.profiles import CapabilityProfile
-from tests.provider_world import (
+from tests.crashing import (
     AFTER_SEND,
-    AMOUNT,
     BEFORE_SEND,
-    HOUR_S,
     LATE_SEND,
-    PROFILES,
-    SUBJECT,
     Actor,
     CrashPoint,
     Death,
-    SendFault,
     Stage,
     When,
-    World,
     crash_points,
     crashes,
     disagreement,
     to_the_end,
 )
+from tests.provider_world import AMOUNT, HOUR_S, PROFILES, SUBJECT, SendFault, World
 
 Meanwhile = Callable[[Stage], None]
 
@@ -47,7 +42,7 @@ def _revoked(stage: Stage) -> None:
 
 
 def _conflict(stage: Stage) -> None:
-    stage.world.state = "closed"
+    stage.world.provider.state = "closed"
 
 
 def _a_day_passes(stage: Stage) -> None:

@@ -25,9 +25,10 @@ from interlock.errors import (
 )
 from interlock.projections.verification import FindingKind
 from interlock.requests import ForgetStates
+from tests.crashing import BEFORE_SEND, Actor, Stage, crashes
 from tests.gates import drive
 from tests.journals import present
-from tests.provider_world import BEFORE_SEND, PROFILES, SUBJECT, Actor, SendFault, Stage, World, crashes
+from tests.provider_world import PROFILES, SUBJECT, SendFault, World
 
 
 def _fired(stage: Stage, key: str, fault: SendFault | None = None) -> Actor:

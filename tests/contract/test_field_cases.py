@@ -12,22 +12,8 @@ from interlock import Money
 from interlock.domain import requests
 from interlock.domain.requests import Liveness
 from interlock.errors import InvalidEffect
-from tests.provider_world import (
-    AFTER_SEND,
-    AMOUNT,
-    BEFORE_SEND,
-    PROFILES,
-    Actor,
-    LookupFault,
-    SendFault,
-    World,
-    crashes,
-    disagreement,
-    in_doubt,
-    once,
-    staged,
-    to_the_end,
-)
+from tests.crashing import AFTER_SEND, BEFORE_SEND, Actor, crashes, disagreement, in_doubt, once, staged, to_the_end
+from tests.provider_world import AMOUNT, PROFILES, LookupFault, SendFault, World
 
 
 def test_a_retry_after_a_dropped_answer_uses_the_same_key(folder: Path) -> None:
@@ -89,7 +75,7 @@ def test_what_failed_after_its_commit_is_not_shown_as_done(folder: Path) -> None
     with staged(folder, "keys-lookup") as stage:
         gate = stage.gate()
         assert gate.fire("key", stage.world.transfer(), approval="case-1").receipt.happened == "yes"
-        stage.world.ledger[0].state = "failed"
+        stage.world.becomes("failed")
         assert gate.reconcile("key").outcomes[0].receipt.happened == "no"
         assert [receipt.key for receipt in gate.attention()] == ["key"]
 
@@ -102,7 +88,8 @@ def test_an_amount_reaches_the_provider_as_the_integer_that_was_approved(amount:
         Money(float_amount, "jpy")
     with staged(folder, "keys", currency="jpy", cap_minor=amount) as stage:
         stage.gate().fire("key", stage.world.transfer(amount, "jpy"), approval="case-1")
-        assert [(entry.amount_minor, entry.currency) for entry in stage.world.ledger] == [(amount, "jpy")]
+        assert [(sent.parameters.amount_minor, sent.parameters.currency) for sent in stage.world.sent] == [(amount, "jpy")]
+        assert [entry.amount_minor for entry in stage.world.ledger] == [amount]
 
 
 @pytest.mark.parametrize("profile", ["nothing", "keys", "lookup"])

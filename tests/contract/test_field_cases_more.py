@@ -26,7 +26,7 @@ from interlock.domain import protocol, requests
 from interlock.errors import InvalidEffect
 from interlock.infrastructure.sqlite.journal import SQLiteJournal
 from interlock.stripe import StripeRefunds
-from tests.provider_world import Crash, abandon
+from tests.crashing import Crash, abandon
 
 AMOUNT = 2000
 APPROVAL = "case-4471"

@@ -13,8 +13,9 @@ import pytest
 from interlock import Answer, Declined, Done, Evidence, FunctionTarget, Gate, Money, NotSent, Settlement, Unknown, target
 from interlock.domain import requests
 from interlock.errors import ActionMismatch, GateClosed, InvalidEffect
+from tests.crashing import CrashAt, Stage, When, abandon, crashes, once
 from tests.journals import present
-from tests.provider_world import PROFILES, CrashAt, SendFault, Stage, When, World, abandon, crashes, once
+from tests.provider_world import PROFILES, SendFault, World
 
 
 @dataclass(frozen=True)

@@ -14,25 +14,9 @@ from interlock.domain.requests import Request
 from interlock.errors import ActionMismatch, JournalUnavailable, PremiseUnreadable
 from interlock.infrastructure.opening import open_journal
 from interlock.infrastructure.sqlite.journal import SQLiteJournal
+from tests.crashing import AFTER_SEND, BEFORE_SEND, Stage, crashes, in_doubt, once, staged, to_the_end
 from tests.journals import present
-from tests.provider_world import (
-    AFTER_SEND,
-    AMOUNT,
-    BEFORE_SEND,
-    DAY_S,
-    HOUR_S,
-    PROFILES,
-    SUBJECT,
-    UNKNOWN_FAULTS,
-    ObserveFault,
-    SendFault,
-    Stage,
-    crashes,
-    in_doubt,
-    once,
-    staged,
-    to_the_end,
-)
+from tests.provider_world import AMOUNT, DAY_S, HOUR_S, PROFILES, SUBJECT, UNKNOWN_FAULTS, ObserveFault, SendFault
 
 
 def _rows(stage: Stage) -> list[tuple[str, int, str]]:
@@ -288,7 +272,7 @@ def test_i4_a_premise_that_changes_while_a_send_is_retried_stops_it(folder: Path
     with staged(folder, "keys") as stage:
         stage.world.send_faults = [SendFault.RATE_LIMITED]
         actor = stage.actor(premises=(stage.world.observe(SUBJECT),))
-        outcome = actor.fire(interpose=once(requests.SleepUntil, lambda: setattr(stage.world, "state", "closed")))
+        outcome = actor.fire(interpose=once(requests.SleepUntil, lambda: setattr(stage.world.provider, "state", "closed")))
         assert outcome.receipt.refusal is not None
         assert (outcome.receipt.refusal.code, outcome.receipt.refusal.door) == ("premise_conflicting", "nothing-sent")
         assert not stage.world.ledger
@@ -301,7 +285,7 @@ def test_i4_premises_are_read_again_behind_the_closed_door(folder: Path) -> None
         in_doubt(stage, premises=(premise,))
         stage.world.advance(HOUR_S)
         actor = stage.actor(premises=(premise,))
-        closes = once(requests.LookUp, lambda: setattr(stage.world, "state", "closed"), nth=2)
+        closes = once(requests.LookUp, lambda: setattr(stage.world.provider, "state", "closed"), nth=2)
         receipt = actor.recover(interpose=closes).receipt
         assert receipt.refusal is not None
         assert (receipt.refusal.code, receipt.refusal.door) == ("premise_conflicting", "horizon")
@@ -348,4 +332,4 @@ def test_i5_recovery_sends_the_recorded_effect(folder: Path) -> None:
         dead = in_doubt(stage)
         assert stage.gate().recover().outcomes[0].receipt.status == "COMMITTED"
         assert stage.world.sent[0].parameters == stage.world.transfer().parameters
-        assert stage.world.ledger[0].action_id == stage.actor(dead.key).action().id.hex
+        assert stage.world.ledger[0].action_id == stage.actor(dead.key).action().id

@@ -14,28 +14,9 @@ from interlock.domain import requests
 from interlock.errors import JournalUnavailable, OutcomeNotRecorded
 from interlock.infrastructure.journal import Journal
 from interlock.infrastructure.opening import open_journal
+from tests.crashing import AFTER_SEND, BEFORE_SEND, Actor, CrashAt, Stage, When, crashes, in_doubt, once, staged, to_the_end
 from tests.journals import present
-from tests.provider_world import (
-    AFTER_SEND,
-    AMOUNT,
-    BEFORE_SEND,
-    DAY_S,
-    PROFILES,
-    SUBJECT,
-    UNKNOWN_FAULTS,
-    Actor,
-    CrashAt,
-    LookupFault,
-    SendFault,
-    Stage,
-    When,
-    World,
-    crashes,
-    in_doubt,
-    once,
-    staged,
-    to_the_end,
-)
+from tests.provider_world import AMOUNT, DAY_S, PROFILES, SUBJECT, UNKNOWN_FAULTS, LookupFault, SendFault, World
 
 
 def _rows(stage: Stage) -> list[tuple[str, int, str]]:
@@ -292,10 +273,10 @@ def _ends(stage: Stage) -> dict[str, Actor]:
         ("committed", None, None),
         ("declined", SendFault.DECLINES, None),
         ("revoked", None, stage.revoke),
-        ("changed", None, lambda: setattr(stage.world, "state", "closed")),
+        ("changed", None, lambda: setattr(stage.world.provider, "state", "closed")),
         ("ambiguous", SendFault.LOST_ANSWER, None),
     ]:
-        stage.world.state = "open"
+        stage.world.provider.state = "open"
         stage.approve(name)
         actors[name] = stage.actor(name, name, premises=(stage.world.observe(SUBJECT),))
         stage.world.send_faults = [fault] if fault else []

@@ -16,27 +16,9 @@ from interlock.domain import requests
 from interlock.domain.action import GatedAction, SendPurpose
 from interlock.domain.requests import Request
 from interlock.errors import GateClosed, OutcomeNotRecorded, PremiseUnreadable
+from tests.crashing import Actor, Crash, CrashAt, CrashPoint, Death, Stage, When, abandon, disagreement, to_the_end
 from tests.journals import present
-from tests.provider_world import (
-    HOUR_S,
-    PROFILES,
-    SUBJECT,
-    Actor,
-    BurnFault,
-    Crash,
-    CrashAt,
-    CrashPoint,
-    Death,
-    LookupFault,
-    ObserveFault,
-    SendFault,
-    Stage,
-    When,
-    World,
-    abandon,
-    disagreement,
-    to_the_end,
-)
+from tests.provider_world import HOUR_S, PROFILES, SUBJECT, BurnFault, LookupFault, ObserveFault, SendFault, World
 
 PLACES: list[type[Request[Any]]] = [
     requests.Append,
@@ -134,9 +116,9 @@ class Schedule:
             case "revoke":
                 self.stage.revoke()
             case "close":
-                world.state = "closed"
+                world.provider.state = "closed"
             case "reopen":
-                world.state = "open"
+                world.provider.state = "open"
             case "by-hand":
                 world.by_hand(1)
             case "blind":

@@ -13,24 +13,9 @@ import pytest
 from interlock import Receipt, Receipts
 from interlock.domain import requests
 from interlock.errors import JournalCorrupt
+from tests.crashing import AFTER_SEND, BEFORE_SEND, Actor, CrashAt, Stage, When, crashes, in_doubt
 from tests.journals import Row, present
-from tests.provider_world import (
-    AFTER_SEND,
-    AMOUNT,
-    BEFORE_SEND,
-    CURRENCY,
-    PROFILES,
-    START,
-    SUBJECT,
-    Actor,
-    CrashAt,
-    SendFault,
-    Stage,
-    When,
-    World,
-    crashes,
-    in_doubt,
-)
+from tests.provider_world import AMOUNT, CURRENCY, PROFILES, START, SUBJECT, SendFault, World
 
 STATUSES = ("COMMITTED", "REFUSED", "AMBIGUOUS", "IN_FLIGHT")
 

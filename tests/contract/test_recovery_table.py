@@ -10,24 +10,8 @@ import pytest
 
 from interlock.domain import requests
 from interlock.domain.recovery import TABLE, Recheck, Sight
-from tests.provider_world import (
-    AFTER_SEND,
-    AMOUNT,
-    BEFORE_SEND,
-    HOUR_S,
-    PROFILES,
-    SUBJECT,
-    CrashAt,
-    Death,
-    LookupFault,
-    Stage,
-    When,
-    World,
-    crashes,
-    disagreement,
-    in_doubt,
-    to_the_end,
-)
+from tests.crashing import AFTER_SEND, BEFORE_SEND, CrashAt, Death, Stage, When, crashes, disagreement, in_doubt, to_the_end
+from tests.provider_world import AMOUNT, HOUR_S, PROFILES, SUBJECT, LookupFault, World
 
 HOLDS, FAILS = Recheck.HOLDS, Recheck.FAILS
 ABSENT, CANNOT_LOOK = Sight.ABSENT, Sight.CANNOT_LOOK
@@ -121,7 +105,7 @@ def test_found_ends_as_committed_whatever_else_has_changed(profile: str, spoiled
         in_doubt(stage, AFTER_SEND, premises=(stage.world.observe(SUBJECT),))
         if spoiled:
             stage.revoke()
-            stage.world.state = "closed"
+            stage.world.provider.state = "closed"
         receipt = stage.actor().recover().receipt
         assert (receipt.status, receipt.via, receipt.sends) == ("COMMITTED", QUERIED, 1)
         assert receipt.checks[-2].state == ("revoked" if spoiled else "live")
@@ -135,11 +119,11 @@ def test_a_burned_key_leads_to_a_new_one_where_nobody_can_look(folder: Path) -> 
     with Stage(folder / "journal.db", World(PROFILES["keys-burn"])) as stage:
         stage.approve()
         in_doubt(stage, BEFORE_SEND, premises=(stage.world.observe(SUBJECT),))
-        stage.world.state = "closed"
+        stage.world.provider.state = "closed"
         second = stage.actor()
         assert crashes(second.recover, CrashAt(requests.Append, When.BEFORE, nth=2))
         second.die()
-        stage.world.state = "open"
+        stage.world.provider.state = "open"
         third = stage.actor()
         receipt = to_the_end(third).receipt
         assert (receipt.status, receipt.attempts) == ("COMMITTED", 2)
@@ -152,11 +136,11 @@ def test_an_earlier_key_that_was_burned_needs_no_second_burning(folder: Path) ->
     with Stage(folder / "journal.db", World(PROFILES["keys-burn"])) as stage:
         stage.approve()
         in_doubt(stage, BEFORE_SEND, premises=(stage.world.observe(SUBJECT),))
-        stage.world.state = "closed"
+        stage.world.provider.state = "closed"
         second = stage.actor()
         assert crashes(second.recover, CrashAt(requests.Append, When.BEFORE, nth=2))
         second.die()
-        stage.world.state = "open"
+        stage.world.provider.state = "open"
         stage.world.advance(23.7 * HOUR_S)
         third = stage.actor()
         assert crashes(third.recover, CrashAt(requests.Send, When.BEFORE, nth=2))

@@ -9,21 +9,8 @@ import pytest
 
 from interlock import GateConfig
 from interlock.errors import InvalidInput, NotResolvable
-from tests.provider_world import (
-    AFTER_SEND,
-    AMOUNT,
-    BEFORE_SEND,
-    PROFILES,
-    Actor,
-    LookupFault,
-    SendFault,
-    Stage,
-    World,
-    crashes,
-    disagreement,
-    in_doubt,
-    to_the_end,
-)
+from tests.crashing import AFTER_SEND, BEFORE_SEND, Actor, Stage, crashes, disagreement, in_doubt, to_the_end
+from tests.provider_world import AMOUNT, PROFILES, LookupFault, SendFault, World
 
 
 def _ambiguous(folder: Path, fault: SendFault, profile: str = "nothing-known-to-end") -> tuple[Stage, Actor]:
@@ -120,7 +107,7 @@ def test_evidence_that_disagrees_is_kept_and_keeps_a_person_from_saying_no(folde
             actor.gate.resolve(actor.key, happened=False, by="user:17", note="wrong amount")
         assert actor.gate.reconcile(actor.key).outcomes[0].receipt.status == "AMBIGUOUS"
         assert actor.gate.verify().valid
-        stage.world.ledger[0].state = "failed"
+        stage.world.becomes("failed")
         done = actor.gate.resolve(actor.key, happened=False, by="user:17", note="cancelled it")
         assert done.receipt.status == "REFUSED"
         assert actor.gate.verify().valid
@@ -157,12 +144,12 @@ def test_a_commit_that_failed_later_at_the_provider_is_reported_as_not_happened(
     with Stage(folder / "journal.db", World(PROFILES["keys-lookup"])) as stage:
         stage.approve()
         actor = in_doubt(stage, AFTER_SEND)
-        stage.world.ledger[0].state = "pending"
+        stage.world.becomes("pending")
         gate = stage.gate()
         pending = gate.recover(actor.key).outcomes[0].receipt
         assert (pending.status, pending.happened) == ("COMMITTED", "unknown")
         assert [receipt.key for receipt in gate.attention()] == [actor.key]
-        stage.world.ledger[0].state = "failed"
+        stage.world.becomes("failed")
         (outcome,) = gate.reconcile().outcomes
         assert outcome.receipt.evidence is not None
         assert (outcome.receipt.happened, outcome.receipt.evidence.state) == ("no", "failed")

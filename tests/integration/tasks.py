@@ -13,8 +13,9 @@ import pytest
 from interlock import Ambiguous, AsyncGate, Committed, Outcome, Refused
 from interlock.domain import requests
 from interlock.domain.requests import Protocol, Request
+from tests.crashing import CrashAt, CrashPoint, Stage, When
 from tests.gates import AwaitedTarget
-from tests.provider_world import AMOUNT, PROFILES, CrashAt, CrashPoint, Stage, When, World
+from tests.provider_world import AMOUNT, PROFILES, World
 
 KEY = "refund:case-1"
 MANY = 200
@@ -91,7 +92,7 @@ class Slow(World):
 
     def __init__(self, stage: Stage, slow: str, obstacle: Obstacle) -> None:
         super().__init__(stage.world.profile)
-        self.clock, self.ledger = stage.world.clock, stage.world.ledger
+        self.provider = stage.world.provider
         self._slow = slow
         self._obstacle = obstacle
 

@@ -11,6 +11,7 @@ import pytest
 from interlock import Ambiguous, AsyncGate, Committed, InFlight, Outcome
 from interlock.domain import requests
 from interlock.domain.requests import Protocol
+from tests.crashing import AFTER_SEND, BEFORE_SEND, CrashAt, CrashPoint, Death, Stage, When, disagreement, in_doubt
 from tests.gates import AwaitedTarget
 from tests.integration.tasks import (
     AS_TARGETS,
@@ -28,20 +29,7 @@ from tests.integration.tasks import (
     turn_until_done,
     until,
 )
-from tests.provider_world import (
-    AFTER_SEND,
-    BEFORE_SEND,
-    CURRENCY,
-    SUBJECT,
-    CrashAt,
-    CrashPoint,
-    Death,
-    Stage,
-    When,
-    World,
-    disagreement,
-    in_doubt,
-)
+from tests.provider_world import CURRENCY, SUBJECT, World
 
 PROFILES = ["nothing", "keys", "lookup"]
 Part = Callable[[AsyncGate, Stage], Protocol[Any]]

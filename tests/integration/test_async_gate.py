@@ -22,6 +22,7 @@ from interlock import (
 )
 from interlock.domain import requests
 from interlock.errors import GateClosed, OutcomeNotRecorded
+from tests.crashing import AFTER_SEND, CrashAt, Stage, When, in_doubt
 from tests.gates import AwaitedTarget
 from tests.integration.tasks import (
     AS_TARGETS,
@@ -39,7 +40,7 @@ from tests.integration.tasks import (
     until,
 )
 from tests.journals import PostgresJournals, present
-from tests.provider_world import AFTER_SEND, AMOUNT, SUBJECT, CrashAt, SendFault, Stage, Table, When, in_doubt
+from tests.provider_world import AMOUNT, SUBJECT, SendFault, Table
 
 TASKS = 100
 

@@ -8,7 +8,8 @@ import pytest
 
 from interlock import AsyncGate, GateConfig, Outcome
 from tests.gates import AwaitedTarget
-from tests.integration.processes import ARRIVAL, EXECUTED, WRITE, Line, Nursery, World, do_at
+from tests.integration.processes import Line, Nursery
+from tests.integration.shared_ledger import ARRIVAL, EXECUTED, WRITE, World, do_at
 
 HOURS_S = 12 * 3600.0
 

@@ -24,9 +24,10 @@ from interlock import (
 )
 from interlock.domain import requests
 from interlock.errors import InvalidConfiguration
+from tests.crashing import Stage, in_doubt
 from tests.gates import AwaitedTarget
 from tests.integration.tasks import KEY, opening, staged, to_the_end
-from tests.provider_world import SUBJECT, Stage, in_doubt
+from tests.provider_world import SUBJECT
 
 
 @dataclass(frozen=True)

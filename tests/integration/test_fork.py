@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from interlock import Gate
-from tests.integration.processes import ARRIVAL, WRITE, Line, Nursery, World, do_at, effects, finish
+from tests.integration.processes import Line, Nursery, finish
+from tests.integration.shared_ledger import ARRIVAL, WRITE, World, do_at, effects
 
 HOURS_S = 12 * 3600.0
 CHILDREN = 4

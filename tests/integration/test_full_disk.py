@@ -11,7 +11,8 @@ import pytest
 
 from interlock import Committed, Gate
 from interlock.errors import InterlockError, JournalUnavailable, OutcomeNotRecorded
-from tests.integration.processes import EXECUTED, Line, Nursery, World, do_at, give_up_privileges
+from tests.integration.processes import Line, Nursery, give_up_privileges
+from tests.integration.shared_ledger import EXECUTED, World, do_at
 
 E = TypeVar("E", bound=InterlockError)
 WORDY = 60_000

@@ -41,7 +41,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(?P<zone>.*)")
 PROGRAM = """
 import sys
 from pathlib import Path
-from tests.integration.processes import World
+from tests.integration.shared_ledger import World
 world = World(Path(sys.argv[1]))
 world.approve()
 with world.gate() as gate:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from interlock import Receipts
-from tests.integration.processes import AMOUNT_MINOR, World
+from tests.integration.shared_ledger import AMOUNT_MINOR, World
 
 TIMES = 12
 

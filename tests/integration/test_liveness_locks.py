@@ -11,17 +11,8 @@ import pytest
 
 from interlock.domain.requests import Liveness
 from interlock.infrastructure.locks import FileLocks
-from tests.integration.processes import (
-    AMOUNT_MINOR,
-    WRITE,
-    Kind,
-    Line,
-    Nursery,
-    World,
-    do_at,
-    finish,
-    kill_myself,
-)
+from tests.integration.processes import Line, Nursery, finish, kill_myself
+from tests.integration.shared_ledger import AMOUNT_MINOR, WRITE, Kind, World, do_at
 
 HOURS_S = 12 * 3600.0
 

@@ -6,18 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.processes import (
-    AMOUNT_MINOR,
-    WRITE,
-    Hook,
-    Line,
-    Nursery,
-    World,
-    do_at,
-    held,
-    nowhere,
-    pass_barrier,
-)
+from tests.integration.processes import Line, Nursery, held, pass_barrier
+from tests.integration.shared_ledger import AMOUNT_MINOR, WRITE, Hook, World, do_at, nowhere
 
 MANY = 32
 

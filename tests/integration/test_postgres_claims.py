@@ -22,6 +22,8 @@ from interlock.domain.requests import Send, StillAt
 from interlock.errors import InvalidConfiguration, JournalUnavailable
 from interlock.infrastructure.postgres.connections import Connection, is_usable
 from interlock.infrastructure.postgres.locks import SessionLocks
+from tests.crashing import Actor
+from tests.crashing import once as right_before
 from tests.integration.postgres_stage import (
     Background,
     Stage,
@@ -31,9 +33,8 @@ from tests.integration.postgres_stage import (
     wait_until,
     waiting_pid,
 )
-from tests.integration.processes import EXECUTED, WRITE, Line, Nursery, World, do_at, finish, fire
-from tests.provider_world import Actor
-from tests.provider_world import once as right_before
+from tests.integration.processes import Line, Nursery, finish, fire
+from tests.integration.shared_ledger import EXECUTED, WRITE, World, do_at
 from tests.servers import start_server
 
 HOURS_S = 12 * 3600.0

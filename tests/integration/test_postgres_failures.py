@@ -13,6 +13,7 @@ from harness.postgres.wire import Moment, Traps
 from harness.proxy import CutAtByte, Direction, Proxy
 from interlock import Committed
 from interlock.errors import JournalUnavailable, OutcomeNotRecorded, UnknownApproval
+from tests.crashing import Actor
 from tests.integration.postgres_stage import (
     APPEND,
     Background,
@@ -24,7 +25,6 @@ from tests.integration.postgres_stage import (
     stage_on,
     waiting_pid,
 )
-from tests.provider_world import Actor
 from tests.servers import start_server
 
 FIRST, SECOND = 1, 2

@@ -17,9 +17,9 @@ from interlock import Committed, Gate, InFlight, Outcome
 from interlock.domain.requests import Send, StillAt
 from interlock.errors import JournalUnavailable, OutcomeNotRecorded
 from interlock.infrastructure.postgres.clock import SAMPLE_S, DatabaseClock
+from tests.crashing import AFTER_SEND, BEFORE_SEND, Actor, Death, crashes
+from tests.crashing import once as right_before
 from tests.integration.postgres_stage import Stage, once, stage_on, wait_until
-from tests.provider_world import AFTER_SEND, BEFORE_SEND, Actor, Death, crashes
-from tests.provider_world import once as right_before
 from tests.servers import start_server
 
 FIRE_REQUESTS = 13

@@ -10,8 +10,8 @@ from harness.postgres.server import PostgresServer
 from interlock import Committed, Gate, Outcome
 from interlock.domain.requests import Request
 from interlock.errors import JournalUnavailable, OutcomeNotRecorded
+from tests.crashing import AFTER_SEND, BEFORE_SEND, Actor, Death, Interposed, abandon, crashes
 from tests.integration.postgres_stage import Stage, once, stage_on
-from tests.provider_world import AFTER_SEND, BEFORE_SEND, Actor, Death, Interposed, abandon, crashes
 from tests.servers import start_server
 
 FIRE_REQUESTS = 13

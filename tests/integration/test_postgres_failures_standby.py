@@ -11,8 +11,9 @@ from harness.postgres.wire import Moment
 from harness.proxy import Link
 from interlock import Committed, Receipts, Refused
 from interlock.errors import JournalUnavailable, OutcomeNotRecorded
+from tests.crashing import Actor
 from tests.integration.postgres_stage import APPEND, Background, Stage, once, require_standby, stage_on, wait_until, waiting_pid
-from tests.provider_world import SUBJECT, Actor
+from tests.provider_world import SUBJECT
 from tests.servers import start_server
 
 

@@ -9,7 +9,8 @@ import psycopg
 import pytest
 
 from harness.postgres.server import PostgresServer
-from tests.integration.processes import ROOT, Line, Nursery, World
+from tests.integration.processes import ROOT, Line, Nursery
+from tests.integration.shared_ledger import World
 from tests.integration.test_fork import HOURS_S, approve, child_holds_what_it_committed
 
 
@@ -39,7 +40,7 @@ def sessions(url: str) -> int:
 SERVER = """
 import os, sys
 from pathlib import Path
-from tests.integration.processes import World
+from tests.integration.shared_ledger import World
 from tests.integration.test_fork import approve
 
 world = World(Path(sys.argv[1]), journal_url=sys.argv[2])

@@ -10,22 +10,8 @@ import pytest
 
 from interlock.domain.requests import Liveness
 from interlock.infrastructure.postgres.journal import PostgresJournal
-from tests.integration.processes import (
-    AMOUNT_MINOR,
-    ARRIVAL,
-    EXECUTED,
-    WRITE,
-    Hook,
-    Kind,
-    Line,
-    Nursery,
-    World,
-    do_at,
-    held,
-    kill_myself,
-    nowhere,
-    pass_barrier,
-)
+from tests.integration.processes import Line, Nursery, held, kill_myself, pass_barrier
+from tests.integration.shared_ledger import AMOUNT_MINOR, ARRIVAL, EXECUTED, WRITE, Hook, Kind, World, do_at, nowhere
 
 MANY = 8
 HOURS_S = 12 * 3600.0

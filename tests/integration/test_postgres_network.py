@@ -19,7 +19,8 @@ from harness.postgres.server import PostgresServer
 from interlock import Committed
 from interlock.errors import OutcomeNotRecorded
 from tests.integration.postgres_stage import Background, Stage, once, stage_on, wait_until
-from tests.integration.processes import EXECUTED, WRITE, Line, Nursery, World, do_at
+from tests.integration.processes import Line, Nursery
+from tests.integration.shared_ledger import EXECUTED, WRITE, World, do_at
 from tests.servers import start_server
 
 pytestmark = pytest.mark.long

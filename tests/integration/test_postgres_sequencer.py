@@ -8,7 +8,8 @@ import pytest
 
 from harness.postgres.databases import Databases
 from interlock.infrastructure.postgres.journal import PostgresJournal
-from tests.integration.processes import AMOUNT_MINOR, Line, Nursery, World, held, pass_barrier
+from tests.integration.processes import Line, Nursery, held, pass_barrier
+from tests.integration.shared_ledger import AMOUNT_MINOR, World
 
 WRITERS, SEQUENCERS, EACH = 4, 2, 10
 EVENTS = 7

@@ -17,7 +17,8 @@ from interlock.domain.records import leaf_hash, record, running_hash, state_dige
 from interlock.infrastructure.postgres.journal import PostgresJournal
 from interlock.infrastructure.recording import StoredRow
 from interlock.projections.verification import Verification
-from tests.integration.processes import Kind, Nursery, World
+from tests.integration.processes import Nursery
+from tests.integration.shared_ledger import Kind, World
 from tests.integration.test_tampering import approve, assert_named, fire_and_die
 
 ORIGINAL = "tampering_original"

@@ -15,7 +15,8 @@ from interlock.evidence.bundles import Bundle
 from interlock.evidence.findings import Completeness, FindingKind, Verdict
 from interlock.evidence.records import Record
 from interlock.evidence.verifying import verify_receipt
-from tests.provider_world import PROFILES, SUBJECT, Stage, World
+from tests.crashing import Stage
+from tests.provider_world import PROFILES, SUBJECT, World
 from tests.receipt_lab import KEYS, LAB, exported, now_s, one_of_each
 
 

@@ -23,7 +23,8 @@ from interlock.evidence.tiles import Tile, decode_bundle
 from interlock.evidence.verifying import Known, Trust, verify_receipt
 from interlock.evidence.vkeys import KeyType
 from interlock.infrastructure.opening import open_journal
-from tests.provider_world import PROFILES, Stage, World, in_doubt, to_the_end
+from tests.crashing import Stage, in_doubt, to_the_end
+from tests.provider_world import PROFILES, World
 from tests.receipt_lab import LAB, Forgery, exported, now_s, one_of_each
 
 OTHER_KEY = AttestorKey(bytes([99]) * 32)

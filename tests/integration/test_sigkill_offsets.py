@@ -10,17 +10,8 @@ from pathlib import Path
 import pytest
 
 from interlock import Gate
-from tests.integration.processes import (
-    AMOUNT_MINOR,
-    ARRIVAL,
-    EXECUTED,
-    WRITE,
-    Kind,
-    Nursery,
-    World,
-    finish,
-    fire,
-)
+from tests.integration.processes import Nursery, finish, fire
+from tests.integration.shared_ledger import AMOUNT_MINOR, ARRIVAL, EXECUTED, WRITE, Kind, World
 
 NORMAL, LONG = 40, 300
 BEYOND = 1.2

@@ -14,7 +14,8 @@ from interlock.domain.action import GatedAction
 from interlock.domain.records import leaf_hash, record, running_hash, state_digest
 from interlock.infrastructure.sqlite.journal import SQLiteJournal
 from interlock.projections.verification import Verification
-from tests.integration.processes import AMOUNT_MINOR, Kind, Line, Nursery, World, do_at, kill_myself
+from tests.integration.processes import Line, Nursery, kill_myself
+from tests.integration.shared_ledger import AMOUNT_MINOR, Kind, World, do_at
 
 COLUMNS = "originator_id, originator_version, topic, state, state_digest, leaf_hash"
 """All columns of an event but its place in the log, and what commits to that place."""

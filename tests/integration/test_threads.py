@@ -10,7 +10,7 @@ import pytest
 
 from interlock import Gate
 from interlock.domain.sending import NOT_SENT_PAUSES_S
-from tests.integration.processes import AMOUNT_MINOR, WRITE, Kind, World, do_at, nowhere
+from tests.integration.shared_ledger import AMOUNT_MINOR, WRITE, Kind, World, do_at, nowhere
 
 THREADS = 16
 

@@ -16,20 +16,8 @@ from harness.standins.stripe.sdk import connect, pay
 from interlock import Gate, GateConfig
 from interlock.errors import OutcomeNotRecorded
 from interlock.stripe import StripeRefunds
-from tests.integration.processes import (
-    ARRIVAL,
-    WRITE,
-    Kind,
-    Line,
-    Nursery,
-    Steps,
-    Worker,
-    World,
-    do_at,
-    nowhere,
-    profiled,
-    stop_myself,
-)
+from tests.integration.processes import Line, Nursery, Steps, Worker, profiled, stop_myself
+from tests.integration.shared_ledger import ARRIVAL, WRITE, Kind, World, do_at, nowhere
 
 DEADLINE_S = 1.0
 """Long enough to come to the stop on a busy machine, and under a profile."""

@@ -13,9 +13,11 @@ from interlock.domain.states import (
     CommittedState,
     DispatchedState,
     Door,
+    ErasedState,
     EventState,
     IntendedState,
     RefusedState,
+    Remains,
     Status,
     Via,
 )
@@ -28,6 +30,11 @@ Events = list[tuple[type[EventState] | None, EventState | None]]
 def _committed(settlement: Settlement | None, via: Via = Via.FIRST_SEND) -> CommittedState:
     evidence = None if settlement is None else Evidence(reference="tx", state="s", settlement=settlement, json="{}")
     return CommittedState(AT, via, evidence, None, None, None)
+
+
+def _erased(status: Status, via: Via | None, settlement: Settlement | None) -> ErasedState:
+    remains = Remains(status=status, via=via, code=None, settlement=settlement, target="t", intended_at=AT)
+    return ErasedState(AT, "request", "u", remains)
 
 
 @pytest.mark.parametrize(
@@ -79,3 +86,45 @@ def test_what_was_withheld_is_not_guessed(status: Status, kind: type[EventState]
     assert told.status == (status.value if status.ended else IN_FLIGHT)
     assert told.unknown == unknown
     assert {getattr(told, name) for name in unknown} <= {None}
+
+
+@pytest.mark.parametrize(
+    ("status", "via", "settlement", "said"),
+    [
+        (Status.COMMITTED, Via.FIRST_SEND, Settlement.FINAL, Happened.YES),
+        (Status.COMMITTED, Via.FIRST_SEND, Settlement.REVERSED, Happened.NO),
+        (Status.COMMITTED, Via.RESOLUTION, None, Happened.YES),
+        (Status.COMMITTED, None, None, Happened.YES),
+        (Status.REFUSED, None, None, Happened.NO),
+    ],
+)
+def test_what_is_left_of_a_commit_says_what_it_came_to(
+    status: Status, via: Via | None, settlement: Settlement | None, said: Happened
+) -> None:
+    """After an erasure the states are gone, and nothing is unknown that the last event still says, whatever it says."""
+    events: Events = [(IntendedState, None), (CommittedState, None), (ErasedState, _erased(status, via, settlement))]
+    told = account_of(status, 1, events)
+    assert told == Account(status=status.value, happened=said, via=via.value if via else None, door=None)
+
+
+def test_what_is_left_of_a_refusal_does_not_say_what_made_it_final() -> None:
+    """That is in its state alone; that it did not happen is in the order."""
+    told = account_of(Status.REFUSED, 1, [(RefusedState, None), (ErasedState, _erased(Status.REFUSED, None, None))])
+    assert told == Account(status="REFUSED", happened=Happened.NO, via=None, door=None, unknown=frozenset({"door"}))
+
+
+def test_a_later_commit_that_was_withheld_hides_what_it_came_to_and_not_how() -> None:
+    """And the other way round."""
+    newer: Events = [(CommittedState, _committed(Settlement.OPEN)), (CommittedState, None)]
+    assert account_of(Status.COMMITTED, 1, newer) == Account(
+        status="COMMITTED", happened=None, via="first-send", door=None, unknown=frozenset({"happened"})
+    )
+    older: Events = [(CommittedState, None), (CommittedState, _committed(Settlement.FINAL))]
+    assert account_of(Status.COMMITTED, 1, older) == Account(
+        status="COMMITTED", happened=Happened.YES, via=None, door=None, unknown=frozenset({"via"})
+    )
+
+
+def test_an_action_of_which_nothing_is_known_is_in_flight() -> None:
+    """Nothing was sent, so nothing happened."""
+    assert account_of(None, 0, []) == Account(status=IN_FLIGHT, happened=Happened.NO, via=None, door=None)

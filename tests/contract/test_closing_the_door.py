@@ -1,0 +1,142 @@
+"""The two ways of closing the door, and senders that wake up behind it; each test goes red when its rule is broken."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from interlock import Outcome
+from interlock.domain import requests
+from tests.crashing import (
+    AFTER_SEND,
+    CLAIM_OVER_S,
+    LATE_SEND,
+    Actor,
+    Stage,
+    assert_agreement,
+    in_doubt,
+    once,
+    staged,
+    to_the_end,
+)
+from tests.provider_world import DAY_S, START, BurnFault, SendFault
+
+
+@pytest.mark.parametrize("profile", ["keys-burn", "keys-lookup-burn", "keys-lookup-burn-roll-unknown"])
+def test_behind_a_burned_key_nothing_lands_late_or_from_a_zombie(profile: str, folder: Path) -> None:
+    """A late original, and a sender that wakes up right before its write, both find the key used up."""
+    with staged(folder, profile) as stage:
+        zombie = stage.actor()
+
+        def recovered() -> None:
+            stage.world.advance(CLAIM_OVER_S)
+            stage.revoke()
+            assert to_the_end(stage.actor()).receipt.status == "REFUSED"
+            stage.world.clock.at = START
+
+        outcome = zombie.fire(interpose=once(requests.Send, recovered))
+        assert [kind for kind in zombie.kinds() if kind == "Send"] == ["Send"]
+        assert outcome.receipt.status == "REFUSED"
+        assert not stage.world.ledger
+        in_doubt(stage, LATE_SEND, key="second", approval=stage.approve("second").id)
+        stage.revoke()
+        assert to_the_end(stage.actor("second", "second")).receipt.status == "REFUSED"
+        assert_agreement(stage, zombie)
+
+
+@pytest.mark.parametrize("pause", [requests.StillAt, requests.Send], ids=["before its check", "after its check"])
+def test_a_zombie_past_its_deadline_sends_nothing_even_without_burning(
+    pause: type[requests.Request[object]], folder: Path
+) -> None:
+    """A sender that wakes up checks its term and its deadline before the write."""
+    with staged(folder, "lookup") as stage:
+        zombie = stage.actor()
+
+        def recovered() -> None:
+            stage.revoke()
+            assert to_the_end(_after(stage, CLAIM_OVER_S)).receipt.status == "REFUSED"
+
+        outcome = zombie.fire(interpose=once(pause, recovered))
+        assert outcome.receipt.status == "REFUSED"
+        assert not stage.world.sent
+        assert_agreement(stage, zombie)
+
+
+def test_a_sender_that_lost_its_claim_sends_nothing_although_it_has_time_left(folder: Path) -> None:
+    """Its lock was lost while it lived, and somebody took over: it sees the other term right before the write."""
+    with staged(folder, "lookup") as stage:
+        zombie = stage.actor()
+
+        def taken_over() -> None:
+            zombie.gate._driver.locks.lose()
+            assert _reason(stage.actor().recover()) == "settling"
+
+        outcome = zombie.fire(interpose=once(requests.StillAt, taken_over))
+        assert _reason(outcome) == "held"
+        assert "Send" not in zombie.kinds()
+        assert not stage.world.sent
+
+
+def test_a_sender_whose_deadline_is_over_does_not_even_ask_the_target(folder: Path) -> None:
+    """Nobody took over; it is not sent, and the next fire sends it with a deadline of its own."""
+    with staged(folder, "nothing") as stage:
+        actor = stage.actor()
+        outcome = actor.fire(interpose=once(requests.StillAt, lambda: stage.world.advance(10)))
+        assert _reason(outcome) == "not_sent"
+        assert "Send" not in actor.kinds()
+        assert actor.fire().receipt.via == "first-send"
+        assert len(stage.world.sent) == 1
+
+
+def _after(stage: Stage, seconds: float) -> Actor:
+    stage.world.advance(seconds)
+    return stage.actor()
+
+
+def test_a_burned_key_is_judged_again_when_the_burn_is_answered(folder: Path) -> None:
+    """A burn that is answered past the key's window proves nothing: the provider may have forgotten the original."""
+    with staged(folder, "keys-burn") as stage:
+        in_doubt(stage, AFTER_SEND)
+        stage.revoke()
+        stage.world.advance(DAY_S - stage.world.profile.dedupe_margin_s - 1)
+        actor = stage.actor()
+
+        def forgotten() -> None:
+            stage.world.forget_keys()
+            stage.world.advance(2)
+
+        receipt = actor.recover(interpose=once(requests.Burn, forgotten)).receipt
+        assert len(stage.world.burns) == 1
+        assert receipt.status == "AMBIGUOUS"
+        assert_agreement(stage, actor)
+
+
+@pytest.mark.parametrize("fault", list(BurnFault))
+def test_a_burn_without_an_answer_closes_nothing(fault: BurnFault, folder: Path) -> None:
+    """It is asked again, and until then the action is InFlight."""
+    with staged(folder, "keys-lookup-burn") as stage:
+        in_doubt(stage)
+        stage.revoke()
+        stage.world.burn_faults = [fault]
+        actor = stage.actor()
+        assert _reason(actor.recover()) == "settling"
+        assert to_the_end(actor).receipt.status == "REFUSED"
+        assert_agreement(stage, actor)
+
+
+def test_a_request_in_progress_is_waited_for(folder: Path) -> None:
+    """While the provider works on the original, the door is open, and what it did is found."""
+    with staged(folder, "keys-burn") as stage:
+        stage.world.send_faults = [SendFault.HANGS]
+        in_doubt(stage, AFTER_SEND)
+        stage.revoke()
+        actor = stage.actor()
+        assert _reason(actor.recover()) == "provider_busy"
+        assert to_the_end(actor).receipt.status == "COMMITTED"
+        assert_agreement(stage, actor)
+
+
+def _reason(outcome: Outcome) -> str | None:
+    reason = getattr(outcome, "reason", None)
+    return str(reason) if reason is not None else None

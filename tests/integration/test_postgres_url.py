@@ -1,0 +1,68 @@
+"""What the URL of a journal on PostgreSQL may say."""
+
+from pathlib import Path
+
+import pytest
+from psycopg.conninfo import conninfo_to_dict
+
+from harness.postgres.journals import with_schema
+from interlock import Gate
+from interlock.errors import (
+    InvalidConfiguration,
+)
+from interlock.infrastructure.postgres.connections import parse_url
+from tests.integration.postgres_cases import commit
+from tests.integration.shared_ledger import World
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("postgresql:///db?host=/run/pg&schema=mine", {"dbname": "db", "host": "/run/pg"}),
+        ("postgresql://?dbname=db&schema=mine", {"dbname": "db"}),
+        ("postgres://u:p%3Fq%23@h:5/db?schema=mine", {"user": "u", "password": "p?q#", "host": "h", "port": "5"}),
+        ("postgresql://h1:1,h2:2/db?schema=mine&target_session_attrs=read-write", {"host": "h1,h2", "port": "1,2"}),
+        ("postgresql://h/db?options=-c%20work_mem%3D5MB&schema=mine", {"options": "-c work_mem=5MB"}),
+        ("postgresql://h/db?schema=mine&application_name=a+b", {"application_name": "a+b"}),
+        ("postgresql://h/db?connect_timeout=3&schema=mine", {"connect_timeout": "3", "keepalives_idle": "5"}),
+        ("postgresql://h/db?client_encoding=LATIN1&schema=mine", {"client_encoding": "UTF8"}),
+    ],
+)
+def test_a_url_says_what_libpq_reads_in_it(url: str, expected: dict[str, str]) -> None:
+    """What is not ours reaches libpq as it was written; our defaults stand behind it, but for the encoding."""
+    options = parse_url(url)
+    given = conninfo_to_dict(options.conninfo)
+    assert {name: str(given.get(name)) for name in expected} == expected
+    assert options.schema == "mine"
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        *(f"schema={name}" for name in ("", "a-b", "Upper", '"x"', "pg_mine", "1a", "x" * 64, "%C3%BC")),
+        *(f"max_connections={number}" for number in ("0", "-1", "many")),
+        "unknown_to_libpq=1",
+    ],
+)
+def test_a_malformed_option_is_refused_and_no_password_is_told(query: str) -> None:
+    """An identifier that PostgreSQL would cut off or fold, and an option that nobody knows; nothing is opened."""
+    with pytest.raises(InvalidConfiguration) as refused:
+        Gate.open(f"postgresql://user:secret@127.0.0.1:1/db?{query}")
+    assert "secret" not in str(refused.value)
+    assert "secret" not in repr(parse_url("postgresql://user:secret@h/db"))
+
+
+def test_a_password_that_is_not_escaped_is_refused_and_not_told() -> None:
+    """What stands behind its first @ would be looked for as a host, and quoted by the error."""
+    with pytest.raises(InvalidConfiguration, match="%40") as refused:
+        Gate.open("postgresql://user:first@second@127.0.0.1:1/db")
+    assert "second" not in str(refused.value)
+
+
+def test_the_longest_name_of_a_schema_is_no_other_ones(postgres_url: str, tmp_path: Path) -> None:
+    """63 bytes are kept whole: two names that differ in the last one are two journals."""
+    for last in "ab":
+        world = World(tmp_path / last, journal_url=with_schema(postgres_url, "x" * 62 + last))
+        world.folder.mkdir()
+        commit(world)
+        assert len(world.effects()) == 1
