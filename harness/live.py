@@ -144,11 +144,11 @@ class LiveWorld:
         case_every_s: how far apart cases begin, in seconds.
 
     Attributes:
-        rehearsal: whether any of it is at another address than the real one.
+        rehearsal: whether it is at stand-ins.
 
     Raises:
         LiveKeyRefused: the Stripe key is not a test key.
-        NoKeys: a rehearsal would leave this machine.
+        NoKeys: a rehearsal would leave this machine, or is at a stand-in for one of the services only.
     """
 
     live = True
@@ -169,12 +169,17 @@ class LiveWorld:
         for address in (stripe_api_base, anthropic_base_url):
             if address is not None and urlsplit(address).hostname != _LOOPBACK:
                 raise NoKeys(f"a rehearsal is at stand-ins on {_LOOPBACK}, not at {address}; nothing was run")
+        if (stripe_api_base is None) is not (anthropic_base_url is None):
+            # Half of it would be the real thing, and neither LIVE nor REHEARSAL would say so.
+            raise NoKeys(
+                "a rehearsal is at stand-ins for both services, Stripe and the model; nothing was run. Give both addresses"
+            )
         self._stripe_key, self._stripe_api_base = stripe_key, stripe_api_base
         self._provider = LiveProvider(stripe_key, stripe_api_base)
         self._keys = {"STRIPE_SECRET_KEY": stripe_key, "ANTHROPIC_API_KEY": anthropic_key}
         self._pace = Pace(case_every_s)
         self._started = ExitStack()
-        self.rehearsal = stripe_api_base is not None or anthropic_base_url is not None
+        self.rehearsal = stripe_api_base is not None
         self.model = model
         self.anthropic_base_url = anthropic_base_url
         self.temporal = temporal

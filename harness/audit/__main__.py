@@ -16,12 +16,12 @@ from harness.audit import cases, figures, histories, provider, reading
 
 Json = dict[str, Any]
 
-CANNOT_AUDIT = 2
+FOUND, CANNOT_AUDIT, INCOMPLETE = 1, 2, 3
 DEFAULT_RESULTS = Path("results/standalone.json")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Audit the results; return 0 where every cell is what the record says."""
+    """Audit the results; return 0 where every cell is what the record says, and 3 where some cells of the matrix were not run."""
     parser = argparse.ArgumentParser(prog="python -m harness.audit", description=__doc__)
     parser.add_argument("results", nargs="?", type=Path, default=DEFAULT_RESULTS)
     parser.add_argument("--ask", metavar="URL", nargs="?", const=provider.STRIPE, help="ask the provider again, after a live run")
@@ -42,8 +42,13 @@ def main(arguments: list[str] | None = None) -> int:
     counted = f"{len(document['cases'])} cases of {document['mode']} results"
     if findings:
         print(f"{counted} audited: {len(findings)} findings")
-        return 1
+        return FOUND
     read = "says now" if options.ask else "says"
+    if not document["complete"]:
+        print(
+            f"{counted} audited: each is what the provider's record {read}, and the run is INCOMPLETE: the matrix has other cells"
+        )
+        return INCOMPLETE
     print(f"{counted} audited: each cell is what the provider's record {read}")
     return 0
 

@@ -148,7 +148,12 @@ class Runs:
         self._runs: dict[str, Run] = {}
         self._player: Player | None = None
         self._thread: threading.Thread | None = None
-        self.closed = False
+        self._closed = threading.Event()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the server is about to end."""
+        return self._closed.is_set()
 
     def start(self, run: Run, player: Player) -> None:
         """Start a run.
@@ -161,7 +166,7 @@ class Runs:
             going_on = self.going_on
             if going_on is not None:
                 raise RunBusy(f"a run is going on, on the page {going_on.page}; nothing was started")
-            if self.closed:
+            if self._closed.is_set():
                 raise RunBusy("the server is about to end; nothing was started")
             self._runs[run.id] = run
             for old in list(self._runs)[:-_KEPT]:
@@ -169,6 +174,8 @@ class Runs:
             self._player = player
             self._thread = threading.Thread(target=_play, args=(run, player), name=f"run-{run.id}")
             self._thread.start()
+        if self._closed.is_set():  # since it was asked above, and `close` may have found nothing that went on yet
+            self.stop(run)
 
     @property
     def going_on(self) -> Run | None:
@@ -195,7 +202,7 @@ class Runs:
 
     def close(self) -> None:
         """End what goes on, for good. It does not wait; `wait` does."""
-        self.closed = True
+        self._closed.set()
         run = self.going_on
         if run is not None:
             self.stop(run)

@@ -151,17 +151,27 @@ def test_rows_that_can_not_be_had_live_are_emulated_and_marked() -> None:
             provider.pass_time(1.0)
 
 
-@pytest.mark.parametrize("option", ["--stripe-address", "--model-address"])
-def test_a_rehearsal_does_not_leave_this_machine(
-    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+@pytest.mark.parametrize(
+    ("addresses", "words"),
+    [
+        (["--stripe-address", "http://192.0.2.1:80", "--model-address", "http://127.0.0.1:1"], "not at http://192.0.2.1:80"),
+        (["--stripe-address", "http://127.0.0.1:1", "--model-address", "http://192.0.2.1:80"], "not at http://192.0.2.1:80"),
+        (["--stripe-address", "http://127.0.0.1:1"], "for both services"),
+        (["--model-address", "http://127.0.0.1:1"], "for both services"),
+    ],
+)
+def test_a_rehearsal_is_at_stand_ins_on_this_machine_alone(
+    addresses: list[str], words: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """Another address than the real one is one on 127.0.0.1: keys go nowhere else, of the demo neither."""
+    """Keys go nowhere but to the real services or to 127.0.0.1, of the demo neither; and a half that is real is no rehearsal."""
     monkeypatch.setenv("STRIPE_SECRET_KEY", LOCAL_STRIPE_KEY)
     monkeypatch.setenv("ANTHROPIC_API_KEY", LOCAL_ANTHROPIC_KEY)
     of_demo = ["--port", "0", "--data", str(tmp_path), "--without-temporal"]
     for main, others in ((run.main, ["--live"]), (demo.main, of_demo)):
-        assert main([*others, option, "http://192.0.2.1:80"]) == run.BAD_USAGE
-        assert "nothing was run" in capsys.readouterr().err
+        assert main([*others, *addresses]) == run.BAD_USAGE
+        said = capsys.readouterr().err
+        assert words in said
+        assert "nothing was run" in said
 
 
 def test_cases_begin_apart() -> None:
