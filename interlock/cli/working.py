@@ -11,13 +11,14 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from interlock.cli.output import Exit, code_of, outcome_values, print_json, print_pass, print_report, print_text, say, words_of
 from interlock.cli.reading import open_reader
 
 if TYPE_CHECKING:
-    from interlock.domain.ports import Target
+    from interlock.cli.awaiting import AwaitedGate
+    from interlock.driver import AnyTarget
     from interlock.gate import Gate
     from interlock.outcomes import Report
 
@@ -70,7 +71,7 @@ class _Stopped(BaseException):
     """SIGTERM or SIGINT came. No error: nothing that handles errors may take it for one."""
 
 
-def _watch(gate: Gate, *, as_json: bool) -> int:
+def _watch(gate: Gate | AwaitedGate, *, as_json: bool) -> int:
     """Recover until a signal comes, and then end what is being sent, and no more.
 
     The passes run on a thread, so that the signal finds this one where it does nothing but wait.
@@ -118,8 +119,9 @@ def _stopped_by(*signals: signal.Signals) -> Generator[None]:
             signal.signal(number, handler)
 
 
-def _gate(arguments: argparse.Namespace, targets: Sequence[Target[Any]]) -> Gate:
+def _gate(arguments: argparse.Namespace, targets: Sequence[AnyTarget]) -> Gate | AwaitedGate:
     from interlock.config import GateConfig
+    from interlock.domain.ports import Target
     from interlock.domain.sending import CLAIM_MARGIN_S
     from interlock.gate import Gate
     from interlock.log.config import BEFORE_DISPATCH, LogConfig
@@ -130,10 +132,16 @@ def _gate(arguments: argparse.Namespace, targets: Sequence[Target[Any]]) -> Gate
     deadlines_s = [target.capabilities.send_deadline_s + CLAIM_MARGIN_S for target in targets]
     config = GateConfig(claim_ttl_s=max([GateConfig().claim_ttl_s, *deadlines_s]))
     log = LogConfig(policy_file=arguments.anchor_policy, anchor=BEFORE_DISPATCH) if arguments.anchor_policy else None
-    return Gate.open(arguments.journal, targets=targets, config=config, log=log)
+    called = [target for target in targets if isinstance(target, Target)]
+    if len(called) == len(targets):
+        return Gate.open(arguments.journal, targets=called, config=config, log=log)
+    from interlock.async_gate import AsyncGate
+    from interlock.cli.awaiting import AwaitedGate
+
+    return AwaitedGate(AsyncGate.open(arguments.journal, targets=targets, config=config, log=log))
 
 
-def targets_of(arguments: argparse.Namespace) -> list[Target[Any]]:
+def targets_of(arguments: argparse.Namespace) -> list[AnyTarget]:
     """Return the targets that are named to the command, or in the environment."""
     places: list[str] = arguments.targets or os.environ.get(TARGETS_VARIABLE, "").replace(",", " ").split()
     here = str(Path.cwd())
@@ -142,18 +150,16 @@ def targets_of(arguments: argparse.Namespace) -> list[Target[Any]]:
     return [target for place in places for target in _targets_at(place)]
 
 
-def _targets_at(place: str) -> list[Target[Any]]:
+def _targets_at(place: str) -> list[AnyTarget]:
     from interlock.domain.ports import AsyncTarget, Target
     from interlock.errors import InvalidConfiguration
 
     found = _load(place)
     several: Iterable[object] = cast("Iterable[object]", found) if isinstance(found, Iterable) else [found]
     targets = list(several)
-    if any(isinstance(target, AsyncTarget) for target in targets):
-        raise InvalidConfiguration(f"a target of {place} has to be awaited, which this command can't; recover with an AsyncGate")
-    if not targets or not all(isinstance(target, Target) for target in targets):
+    if not targets or not all(isinstance(target, Target | AsyncTarget) for target in targets):
         raise InvalidConfiguration(f"{place} is no target, nor several, nor a function without arguments that returns them")
-    return cast("list[Target[Any]]", targets)
+    return cast("list[AnyTarget]", targets)
 
 
 def _load(place: str) -> object:

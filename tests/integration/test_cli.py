@@ -20,6 +20,7 @@ SCRIPT = Path(sys.executable).with_name("interlock")
 
 TARGETS = '''
 """What the command is given with --targets."""
+import asyncio
 import os
 import signal
 from interlock import Evidence, Done, Settlement, target
@@ -29,7 +30,17 @@ from test_effects import Payout
 def pay_out(effect, /, *, idempotency_key, deadline_s):
     return Done(Evidence(reference="po_9", state="paid", settlement=Settlement.FINAL, json="{}"))
 
+@target("payout", effect=Payout)
+async def awaited(effect, /, *, idempotency_key, deadline_s):
+    await asyncio.sleep(0)
+    return Done(Evidence(reference="po_8", state="paid", settlement=Settlement.FINAL, json="{}"))
+
+@target("letter", effect=Payout)
+def write_letter(effect, /, *, idempotency_key, deadline_s):
+    raise NotImplementedError
+
 several = [pay_out]
+both = [awaited, write_letter]
 nothing = 7
 
 def made():
@@ -250,15 +261,16 @@ def test_a_receipt_row_that_says_something_else_is_found(place: Place) -> None:
 # --- working
 
 
-def test_recover_carries_on_what_was_left(place: Place) -> None:
-    """`recover` with the targets brings a proposed action to its end, found by its name in the journal."""
+@pytest.mark.parametrize(("targets", "reference"), [("several", "po_9"), ("awaited", "po_8"), ("both", "po_8")])
+def test_recover_carries_on_what_was_left(place: Place, targets: str, reference: str) -> None:
+    """`recover` with the targets, awaited ones too, brings a proposed action to its end, found by its name in the journal."""
     with place.gate() as gate:
         gate.approve("case-4", by="user:17", expires_in_s=3600, cap_minor=9000, currency="usd")
         gate.propose("payout:case-4", place.effect("customer-4"), approval="case-4")
-    report = place.json("recover", "--targets", "test_targets:several")
+    report = place.json("recover", "--targets", f"test_targets:{targets}")
     assert [(one["outcome"], one["key"]) for one in report["outcomes"]] == [("Committed", "payout:case-4")]
-    assert report["outcomes"][0]["receipt"]["evidence"]["reference"] == "po_9"
-    assert place.run("recover", "--targets", "test_targets:several").stdout == "nothing to do\n"
+    assert report["outcomes"][0]["receipt"]["evidence"]["reference"] == reference
+    assert place.run("recover", "--targets", f"test_targets:{targets}").stdout == "nothing to do\n"
 
 
 @pytest.mark.parametrize("name", ["pay_out", "several", "made"])
@@ -285,9 +297,10 @@ def test_what_no_target_was_given_for_is_skipped_and_said(place: Place) -> None:
     assert place.json("show", "payout:case-4")["status"] == "IN_FLIGHT"
 
 
-def test_reconcile_asks_again(place: Place) -> None:
+@pytest.mark.parametrize("targets", ["several", "awaited"])
+def test_reconcile_asks_again(place: Place, targets: str) -> None:
     """`reconcile` works on what ended without certainty; a target that can't look leaves it as it is."""
-    report = place.json("reconcile", "--targets", "test_targets:several")
+    report = place.json("reconcile", "--targets", f"test_targets:{targets}")
     assert [one["key"] for one in report["outcomes"]] == ["payout:case-3"]
 
 
@@ -308,6 +321,12 @@ def test_a_persons_no_is_not_taken_while_a_send_can_land(place: Place) -> None:
     assert "next: " in done.stderr
     assert "the provider is not asked" in done.stderr
     assert place.json("show", "payout:case-3")["status"] == "AMBIGUOUS"
+
+
+def test_resolve_asks_a_target_that_is_awaited(place: Place) -> None:
+    """Given the target, the gate asks it where it can look; this one can't, and the horizon is not over."""
+    arguments = ("payout:case-3", "--did-not-happen", "--by", "user:9", "--note", "?", "--targets", "test_targets:awaited")
+    assert "the provider is not asked" not in _explained(place.run("resolve", *arguments), 1)
 
 
 def test_resolve_wants_one_word(place: Place) -> None:
@@ -399,11 +418,13 @@ def test_a_reader_that_goes_away_is_no_error(place: Place) -> None:
 # --- recover --watch
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_watch_recovers_until_a_signal_comes(place: Place, number: signal.Signals) -> None:
+@pytest.mark.parametrize(
+    ("number", "targets"), [(signal.SIGTERM, "several"), (signal.SIGINT, "several"), (signal.SIGTERM, "awaited")]
+)
+def test_watch_recovers_until_a_signal_comes(place: Place, number: signal.Signals, targets: str) -> None:
     """`recover --watch` brings what comes up to its end, prints a line for it, and exits with 0 at SIGTERM or Ctrl-C."""
     environment = {**os.environ, "INTERLOCK_JOURNAL": place.url}
-    command = [sys.executable, "-u", "-m", "interlock.cli", "recover", "--watch", "--targets", "test_targets:several"]
+    command = [sys.executable, "-u", "-m", "interlock.cli", "recover", "--watch", "--targets", f"test_targets:{targets}"]
     with (
         place.gate() as gate,
         subprocess.Popen(
