@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from dataclasses import dataclass, make_dataclass
+from dataclasses import dataclass, field, make_dataclass
 from typing import Any
 
 import pytest
+import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -85,7 +87,7 @@ def test_an_effect_is_rebuilt_from_its_record_alone(parcel: Parcel) -> None:
     assert record_effect(effect, CODEC, 1).effect(CODEC) == effect
 
 
-@pytest.mark.parametrize("value", [1.0, float("nan"), [], {}, b"", 2**53, -(2**53), "\ud800", b"bytes"], ids=repr)
+@pytest.mark.parametrize("value", [1.0, float("nan"), [], {}, b"", 2**53, -(2**53), "\ud800", b"bytes"], ids=range(9))
 def test_what_json_cannot_carry_exactly_is_no_scalar(value: Any) -> None:
     """No float, no container, no integer that some reader would round, no half of a letter."""
     with pytest.raises(InvalidEffect):
@@ -121,3 +123,83 @@ def test_stored_values_of_another_shape_are_not_decoded(values: dict[str, Any]) 
 def test_a_positive_integer_is_an_amount(amount: int) -> None:
     """Of any currency of three small letters."""
     assert Money(amount, "jpy").amount_minor == amount
+
+
+@pytest.mark.parametrize("amount", [0, -1, 2**53, 1.0, True, "5", None], ids=repr)
+def test_what_is_no_positive_integer_is_no_amount(amount: Any) -> None:
+    """Nor one that some reader would round."""
+    with pytest.raises(InvalidEffect):
+        Money(amount, "usd")
+
+
+@pytest.mark.parametrize(
+    "currency", ["", "us", "usdx", "USD", "Usd", "u5d", "us ", "üsd", "ﬁb", b"usd", None, 840], ids=range(12)
+)
+def test_a_currency_is_three_small_letters(currency: Any) -> None:
+    """Of the alphabet that ISO 4217 uses."""
+    with pytest.raises(InvalidEffect):
+        Money(5, currency)
+
+
+@pytest.mark.parametrize("value", [2**53 - 1, -(2**53) + 1, 0, True, None, "", "ü"], ids=range(7))
+def test_what_json_carries_exactly_is_a_scalar(value: Any) -> None:
+    """Up to the last integer that every reader keeps."""
+    assert require_scalar("field", value) is value
+
+
+def test_a_field_that_is_none_by_default_is_left_out() -> None:
+    """So that adding one later changes no fingerprint; one that is None otherwise is written down."""
+    plain = {"to": "a", "grams": 1, "fragile": False, "note": None, "tone": "formal", "count": 1}
+    assert CODEC.encode(Parcel("a", 1, fragile=False, note=None)) == plain
+    toneless = Parcel("a", 1, fragile=False, note=None, tone=None, floor=0)
+    assert CODEC.encode(toneless) == {**plain, "tone": None, "floor": 0}
+
+
+def test_a_field_with_a_default_may_be_missing_where_it_was_not_there_yet() -> None:
+    """An effect that was recorded before the field was added is still decoded, whatever makes its default."""
+    later = make_dataclass("Later", [("to", str), ("tags", str, field(default_factory=lambda: "none")), ("n", int, 3)])
+    assert DataclassCodec(later).decode({"to": "a"}) == later("a")
+
+
+@pytest.mark.parametrize("parameters", [None, "parcel", {"to": "a"}, make_dataclass("Other", [("to", str)])("a")], ids=range(4))
+def test_parameters_of_another_kind_are_not_encoded(parameters: Any) -> None:
+    """A target's own parameters alone."""
+    with pytest.raises(InvalidEffect, match="expected Parcel"):
+        CODEC.encode(parameters)
+
+
+def test_a_field_may_be_of_every_type_that_there_is() -> None:
+    """Text, a number, a truth and nothing, all in one."""
+    anything = make_dataclass("Anything", [("field", str | int | bool | None)])
+    codec: DataclassCodec[Any] = DataclassCodec(anything)
+    for value in ("a", 1, True, None):
+        assert codec.decode(codec.encode(anything(value))) == anything(value)
+
+
+def test_a_codec_is_for_a_dataclass() -> None:
+    """Said where it is made."""
+    with pytest.raises(InvalidEffect, match="not a dataclass"):
+        DataclassCodec(dict)
+
+
+@pytest.mark.parametrize("subject", ["", None, 7, "a\0", "\ud800"], ids=range(5))
+def test_an_effect_is_about_something(subject: Any) -> None:
+    """That every journal can store."""
+    with pytest.raises(InvalidEffect, match=r"\bsubject\b"):
+        record_effect(Effect("post", subject, Parcel("a", 1, fragile=False, note=None)), CODEC, 1)
+
+
+def test_the_fingerprint_is_that_of_the_canonical_form() -> None:
+    """As anybody makes it who has RFC 8785 and SHA-256, with money and without."""
+    parcel = Parcel("a", 1, fragile=False, note=None)
+    for money in (Money(5, "usd"), None):
+        made = record_effect(Effect("post", "anna", parcel, money), CODEC, 4)
+        whole: Any = {
+            "money": [5, "usd"] if money else [],
+            "parameters": dict(CODEC.encode(parcel)),
+            "subject": "anna",
+            "target": "post",
+        }
+        assert made.fingerprint == f"sha256:{hashlib.sha256(rfc8785.dumps(whole)).hexdigest()}"
+        assert (made.amount_minor, made.currency, made.money) == ((5, "usd", money) if money else (None, None, None))
+        assert (made.target, made.subject, made.target_version) == ("post", "anna", 4)

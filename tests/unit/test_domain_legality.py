@@ -2,53 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 import pytest
 
-from interlock.domain.action import GatedAction, SendPurpose, Via
+from interlock.domain.action import SendPurpose, Via
 from interlock.domain.approvals import Approval, ApprovalTerms
-from interlock.domain.legality import CLOCKS_MAY_FALL, Authority, Legality, Progress, Rule, after, breaches
+from interlock.domain.legality import CLOCKS_MAY_FALL, Legality, Progress, Rule, after, breaches
 from interlock.domain.log_states import LOG_ID, EpochStartedState, KeyRotatedState, OpenedState
 from interlock.domain.states import (
-    STATES_BY_TOPIC,
     ClaimedState,
     DispatchedState,
     EventState,
     GrantedState,
-    ReleasedState,
-    ReservedState,
-    RevokedState,
-    SpentState,
     Status,
 )
 from interlock.evidence.decoding import KINDS
+from tests.folded import folded, last_send, states_of, words
 from tests.scripted import ACTION_ID, AT, KEYS, checked, dispatched, effect, evidence, gate, later
-
-ONE, OTHER = "1" * 32, "2" * 32
-
-
-def states_of(action: GatedAction) -> list[tuple[type[EventState], EventState]]:
-    """Return an action's events as a fold takes them."""
-    history = cast("list[EventState]", action.history)
-    return [(STATES_BY_TOPIC[state.TOPIC], state) for state in history]
-
-
-def folded(action: GatedAction) -> Progress:
-    """Fold an action's events."""
-    progress = Progress()
-    for kind, state in states_of(action):
-        assert not list(breaches(action.id, progress, kind, state))
-        progress = after(progress, kind, state)
-    return progress
-
-
-def words(progress: Progress, state: EventState, action_id: UUID = ACTION_ID) -> list[str]:
-    """Return what is said of one more event."""
-    return [breach.words for breach in breaches(action_id, progress, STATES_BY_TOPIC[state.TOPIC], state)]
 
 
 def claimed(**changed: Any) -> ClaimedState:
@@ -93,8 +67,7 @@ def sent(**changed: Any) -> DispatchedState:
     """Return a second send under the first key."""
     action = dispatched(gate())
     action.dispatch(1, SendPurpose.EXECUTE, checked(action).checks, KEYS, later(1))
-    event = action.last_dispatch
-    return DispatchedState(**{**{one.name: getattr(event, one.name) for one in fields(DispatchedState)}, **changed})
+    return replace(last_send(action), **changed)
 
 
 def test_another_send_under_the_same_key_is_legal() -> None:
@@ -176,80 +149,13 @@ def test_an_ending_follows_what_is_not_known_too() -> None:
     ]
 
 
-# --- approvals
-
-
-def granted(**terms: Any) -> GrantedState:
-    """Return a grant of 100 for two actions."""
-    given = {"cap_minor": 100, "currency": "usd", "by": "u", "expires_in_s": 100, "fingerprint": None, "uses": 2, **terms}
-    return GrantedState(AT, "interlock.approval", "case-1", ApprovalTerms(**given))
-
-
-def authority(*states: EventState) -> Authority:
-    """Return how an approval stands after these."""
-    made = Authority()
-    for state in states:
-        assert not list(made.breaches(STATES_BY_TOPIC[state.TOPIC], state)), state
-        made.take(STATES_BY_TOPIC[state.TOPIC], state)
-    return made
-
-
-def said(made: Authority, state: EventState) -> list[str]:
-    """Return what is said of one more event."""
-    return [breach.words for breach in made.breaches(STATES_BY_TOPIC[state.TOPIC], state)]
-
-
-def reserved(action: str, amount: int, at_s: float = 1) -> ReservedState:
-    """Return a reservation."""
-    return ReservedState(later(at_s), action, amount)
-
-
-@pytest.mark.parametrize(
-    ("before", "state", "words"),
-    [
-        ([], reserved(ONE, 1), "Reserved can't be event 1 of an approval"),
-        ([granted()], granted(), "Granted can't be event 2 of an approval"),
-        ([granted(), RevokedState(AT, "u", "")], reserved(ONE, 1), "it was reserved although it had been revoked"),
-        ([granted(), RevokedState(AT, "u", "")], RevokedState(AT, "u", ""), "it was revoked although it had been revoked"),
-        ([granted()], reserved(ONE, 1, at_s=100), "it was reserved although it had expired"),
-        ([granted()], reserved(ONE, 101), "the cap is exceeded by 1"),
-        ([granted(), reserved(ONE, 60)], reserved(OTHER, 41), "the cap is exceeded by 1"),
-        ([granted(), reserved(ONE, 60), SpentState(AT, ONE, 60)], reserved(OTHER, 41), "the cap is exceeded by 1"),
-        ([granted(), reserved(ONE, 1)], SpentState(AT, ONE, 101), "the cap is exceeded by 1"),
-        ([granted(), reserved(ONE, 1)], reserved(ONE, 1), "it was reserved twice for one action"),
-        ([granted(uses=1), reserved(ONE, 1)], reserved(OTHER, 1), "it was reserved for more actions than it allows, 1"),
-        ([granted(), reserved(ONE, 1), SpentState(AT, ONE, 1)], SpentState(AT, ONE, 1), "it was spent twice for one action"),
-        ([granted()], ReleasedState(AT, ONE), "it was released, and had not been reserved"),
-    ],
-    ids=range(13),
-)
-def test_an_approval_that_is_overdrawn_is_named(before: list[EventState], state: EventState, words: str) -> None:
-    """I3: its order, its end, its uses and its sums."""
-    assert words in said(authority(*before), state)
-
-
-def test_what_was_released_may_be_reserved_by_another() -> None:
-    """The cap is for what is held and what was spent."""
-    made = authority(granted(uses=1), reserved(ONE, 100), ReleasedState(AT, ONE))
-    assert said(made, reserved(OTHER, 100)) == []
-
-
-def test_sums_are_not_told_where_one_is_withheld() -> None:
-    """Another action's reservation is not in a receipt: how much is left is not known, and the revocation still is."""
-    made = authority(granted(uses=1))
-    made.take(ReservedState, None)
-    assert said(made, reserved(ONE, 100)) == []
-    made.take(RevokedState, None)
-    assert said(made, reserved(ONE, 100)) == ["it was reserved although it had been revoked"]
-
-
 # --- both together
 
 
 def test_events_are_of_what_their_aggregate_is() -> None:
     """An approval's event on an action is none."""
     legality = Legality()
-    assert not legality.read(ACTION_ID, GrantedState, granted())
+    assert not legality.read(ACTION_ID, GrantedState, None)
     assert [one.words for one in legality.read(ACTION_ID, ClaimedState, None)] == [f"Claimed is no event of what {ACTION_ID} is"]
 
 
