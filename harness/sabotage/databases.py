@@ -11,12 +11,14 @@ _LOCKS = f"{_FOLDER}/locks.py"
 _JOURNAL = f"{_FOLDER}/migrations/0001_journal.sql"
 _APPENDING = f"{_FOLDER}/appending.py"
 _APPEND = f"{_FOLDER}/migrations/0005_append.sql"
+_STATEMENTS = f"{_FOLDER}/statements.py"
 _SEQUENCER = f"{_FOLDER}/migrations/0002_sequencer.sql"
 
 _TESTS = "tests/integration/test_postgres"
 _FAILURES_TEST = f"{_TESTS}_failures.py"
 _LIMITS_TEST = f"{_TESTS}_failures_limits.py"
 _STANDBY_TEST = f"{_TESTS}_failures_standby.py"
+_CONNECTING_TEST = f"{_TESTS}_fork.py"
 _CLOCK_TEST = f"{_TESTS}_failures_clock.py"
 _CLAIMS_TEST = f"{_TESTS}_claims.py"
 _FORK_TEST = "tests/integration/test_fork.py"
@@ -24,6 +26,7 @@ _SCHEMA_TEST = f"{_TESTS}_schema.py"
 _SEQUENCER_TEST = f"{_TESTS}_sequencer.py"
 _APPROVALS_TEST = f"{_TESTS}_approvals.py"
 _APPENDING_TEST = f"{_TESTS}_appending.py"
+_STATEMENTS_TEST = f"{_TESTS}_statements.py"
 _MANY_TEST = f"{_TESTS}_many_processes.py"
 
 _APPENDS = (
@@ -62,6 +65,14 @@ _APPENDS = (
 )
 
 _ANSWERS = (
+    Defect(
+        name="commit-that-fails-behind-its-rows-is-taken-for-one",
+        breaks=("I1", "I8"),
+        file=_STATEMENTS,
+        old="    for result in results:\n",
+        new="    for result in results[:1]:\n",
+        tests=(_STATEMENTS_TEST,),
+    ),
     Defect(
         name="session-whose-answer-was-lost-may-still-write",
         breaks=("I8",),
@@ -280,6 +291,22 @@ _CLAIMS = (
         old="        os.close(connection.pgconn.socket)\n",
         new="        connection.close()\n",
         tests=(_FORK_TEST,),
+    ),
+    Defect(
+        name="forks-while-a-connection-is-made-go-unseen",
+        breaks=(LIVENESS,),
+        file=_CONNECTIONS,
+        old="        if before is not None and before == _forks.so_far():\n",
+        new="        if before is None or connection.process:\n",
+        tests=(_CONNECTING_TEST,),
+    ),
+    Defect(
+        name="connections-that-no-pool-has-yet-are-not-let-go-of",
+        breaks=(LIVENESS,),
+        file=_CONNECTIONS,
+        old="        _connections.add(connection)\n",
+        new="",
+        tests=(_CONNECTING_TEST,),
     ),
     Defect(
         name="child-takes-its-parents-session-for-its-own",

@@ -111,3 +111,31 @@ def test_a_session_that_has_ended_is_an_operational_error(connection: Connection
         statement.run(connection)
     with pytest.raises(psycopg.OperationalError):
         statement.run(connection)
+
+
+def test_a_session_that_was_reset_is_not_used_again(connection: Connection) -> None:
+    """Whoever shares it has ended our settings with our statements: that a commit is on the disk when it is told, for one."""
+    statement = Statement("SELECT 7")
+    statement.run(connection)
+    connection.execute("DISCARD ALL")
+    with pytest.raises(psycopg.errors.InvalidSqlStatementName):
+        statement.run(connection)
+    assert connection.closed
+
+
+@pytest.mark.parametrize(
+    ("at_the_end", "error"),
+    [("RAISE division_by_zero", psycopg.DataError), ("PERFORM pg_terminate_backend(pg_backend_pid())", psycopg.OperationalError)],
+)
+def test_what_goes_wrong_behind_the_rows_is_an_error_too(connection: Connection, at_the_end: str, error: type[Exception]) -> None:
+    """The statement was done and its rows were on their way when the commit failed, or the session was ended before it."""
+    connection.execute("CREATE TEMPORARY TABLE rows (n integer)")
+    connection.execute(
+        f"CREATE FUNCTION pg_temp.fail() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {at_the_end}; RETURN NULL; END $$".encode()
+    )
+    connection.execute(
+        "CREATE CONSTRAINT TRIGGER fail AFTER INSERT ON rows DEFERRABLE INITIALLY DEFERRED "
+        "FOR EACH ROW EXECUTE FUNCTION pg_temp.fail()"
+    )
+    with pytest.raises(error):
+        Statement("INSERT INTO rows VALUES ($1) RETURNING n").run(connection, statements.integer(1))

@@ -56,17 +56,23 @@ class Statement:
             _result(connection)
             connection.prepared.add(self._name)
         pgconn.send_query_prepared(self._name, values, [_BINARY] * len(values), _BINARY)
-        result = _result(connection)
+        try:
+            result = _result(connection)
+        except psycopg.errors.InvalidSqlStatementName:
+            # Somebody else has the session too, and said DISCARD ALL: that ended our settings, on which commits rest.
+            connection.close()
+            raise
         columns = range(result.nfields)
         return [tuple([result.get_value(row, column) for column in columns]) for row in range(result.ntuples)]
 
 
 def _result(connection: Connection) -> pq.abc.PGresult:
-    result: pq.abc.PGresult
-    (result,) = connection.wait(generators.execute(connection.pgconn))
-    if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
-        raise psycopg.errors.error_from_result(result)
-    return result
+    results: list[pq.abc.PGresult] = connection.wait(generators.execute(connection.pgconn))
+    # A commit that fails, and a session that is ended, tell so behind the rows that were ready, or behind another error.
+    for result in results:
+        if result.status not in (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK):
+            raise psycopg.errors.error_from_result(result)
+    return results[0]
 
 
 def integer(value: int) -> bytes:
