@@ -9,6 +9,7 @@ import pytest
 
 from interlock import Refused
 from interlock.domain.requests import AppendAnswer
+from interlock.errors import JournalUnavailable
 from interlock.infrastructure.opening import open_journal
 from interlock.infrastructure.postgres.connections import connect, parse_url
 from tests.crashing import Stage
@@ -36,6 +37,17 @@ def test_a_chain_goes_on_from_the_journal_s_end_only(stage: Stage) -> None:
         approval.revoke("user:1", "a mistake", approval.created_on)
         assert journal.append(None, approval) is AppendAnswer.APPROVAL_MOVED
     assert [version for _, version, _ in present.journals.log(stage.path)] == [1]
+
+
+def test_nothing_is_tried_again_where_the_journal_is_gone(stage: Stage) -> None:
+    """Nobody else wrote, and nothing can be written: that is said, or whoever thinks again would do so for ever."""
+    with open_journal(stage.url) as journal:
+        approval = journal.find_approval("case-1")
+        assert approval is not None
+        present.journals.edit(stage.path, "DELETE FROM journal")
+        approval.revoke("user:1", "a mistake", approval.created_on)
+        with pytest.raises(JournalUnavailable, match="holds no journal"):
+            journal.append(None, approval)
 
 
 def test_a_fire_that_waits_behind_a_revocation_says_that_it_was_revoked(stage: Stage, postgres_url: str) -> None:

@@ -19,6 +19,7 @@ from interlock.domain.summary import ActionSummary
 from interlock.errors import JournalUnavailable
 from interlock.infrastructure.postgres.appending import Commit, Head, commit_of, summary_values
 from interlock.infrastructure.postgres.connections import Connection, Connections
+from interlock.infrastructure.postgres.schema import require_same
 from interlock.infrastructure.postgres.statements import Statement, Value, as_integer, boolean, integer, text, uuid, uuids
 from interlock.infrastructure.recording import SUMMARY_COLUMNS, Backlog, Batch, Moved, StoredRow, SummaryFilter, clauses_of
 
@@ -120,9 +121,17 @@ class Recorder(ApplicationRecorder):
             raise
 
     def _moved(self, batch: Batch) -> UUID:
-        """Return which aggregate somebody else wrote to; the first one, where it was a name that was taken, or a deadlock."""
-        first = batch.expected[0][0]
-        return next((each for each, version in batch.expected if self.version_of(each) != version), first)
+        """Return which aggregate somebody else wrote to; the first one, where it was a name that was taken, or a deadlock.
+
+        Raises:
+            JournalUnavailable: the journal is gone, or another one's: whoever thought again would do so for ever.
+        """
+        for aggregate_id, version in batch.expected:
+            if self.version_of(aggregate_id) != version:
+                return aggregate_id
+        with self.connections.lend() as connection:
+            require_same(connection, self._log)
+        return batch.expected[0][0]
 
     def _leaf_at(self, aggregate_id: UUID, version: int) -> bytes:
         """Return the leaf hash of an event; as a rule it is the one that was read or written last.

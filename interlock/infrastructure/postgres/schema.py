@@ -199,11 +199,12 @@ def require_same(connection: Connection, log_id: str) -> None:
         JournalUnavailable: it is another journal: in this one, every key that was used is free.
         JournalOutdated: it is a dump of a cluster with higher numbers of transactions: followers would pass over new events.
     """
-    ((log, is_ahead),) = connection.execute(_LOG_AND_AHEAD).fetchall()
+    rows = connection.execute(_LOG_AND_AHEAD).fetchall()
+    log, is_ahead = rows[0] if rows else (None, False)
     if log != log_id:
         raise JournalUnavailable(
-            f"the database holds the journal {log} now, and {log_id} was opened; nothing was written or sent. Bring that one "
-            "back, or open a new gate if the other is meant"
+            f"the database holds {f'the journal {log}' if log else 'no journal'} now, and {log_id} was opened; nothing was "
+            "written or sent. Bring that one back, or open a new gate if the other is meant"
         )
     if is_ahead:
         raise JournalOutdated(
