@@ -2,6 +2,7 @@
 
 import os
 import random
+import sys
 from collections.abc import Iterator
 from uuid import uuid4
 
@@ -11,6 +12,7 @@ from hypothesis import HealthCheck, settings
 from harness.postgres.databases import GIVEN_URL_VARIABLE, Databases
 from harness.postgres.server import PostgresServer
 from harness.temporal.server import TemporalServer, TemporalUnavailable
+from tests.heartbeat import Heartbeat
 from tests.servers import IN_CI, start_server
 
 _LOCAL = "127.0.0.1,localhost"
@@ -28,10 +30,12 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if IN_CI els
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Choose the seed that Hypothesis starts from in CI, where no database of failures is kept."""
+    """Choose the seed that Hypothesis starts from in CI, where no database of failures is kept; let long tests be heard of."""
     # xdist hands the options on, so every worker gets the seed that is printed below.
     if IN_CI and config.getoption("hypothesis_seed", None) is None:
         config.option.hypothesis_seed = str(random.SystemRandom().getrandbits(32))
+    if sys.__stderr__ is not None:
+        config.pluginmanager.register(Heartbeat(os.dup(sys.__stderr__.fileno())))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
