@@ -14,11 +14,19 @@ from harness.postgres.databases import Databases
 from harness.standins.stripe.client import StripeStandIn
 from harness.standins.stripe.sdk import connect
 from harness.temporal.server import TemporalServer
+from tests.integration.processes import Nursery
 from tests.journals import Journals, PostgresJournals, SQLiteJournals
 from tests.log_stage import Stage
 
 if TYPE_CHECKING:
     from tests.integration.temporal_desk import Desk
+
+
+@pytest.fixture(scope="session")
+def nursery() -> Iterator[Nursery]:
+    """Where processes come from."""
+    with Nursery() as one:
+        yield one
 
 
 @pytest.fixture(scope="module")

@@ -1,7 +1,7 @@
 """Processes with an async gate: forked, and killed with SIGKILL in the middle of a send."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,13 +12,6 @@ from tests.integration.processes import Line, Nursery
 from tests.integration.shared_ledger import ARRIVAL, EXECUTED, WRITE, World, do_at
 
 HOURS_S = 12 * 3600.0
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    """Where the processes come from."""
-    with Nursery() as one:
-        yield one
 
 
 def prefork(line: Line, world: World) -> str:

@@ -1,7 +1,6 @@
 """A gate that was opened before a fork: parent and children are holders of their own, on connections of their own."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,13 +11,6 @@ from tests.integration.shared_ledger import ARRIVAL, WRITE, World, do_at, effect
 
 HOURS_S = 12 * 3600.0
 CHILDREN = 4
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    """Where the processes come from."""
-    with Nursery() as one:
-        yield one
 
 
 @pytest.fixture(params=["sqlite", "postgres"])

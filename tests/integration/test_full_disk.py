@@ -210,13 +210,6 @@ def test_gone_before_the_first_commit(world: World, tmp_path: Path, replaced: bo
 # --- read-only
 
 
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    """Where the processes come from."""
-    with Nursery() as one:
-        yield one
-
-
 def fire_unprivileged(line: Line, world: World) -> str:
     """Fire as a user whom permissions hold for; return what came of it, or the error's name."""
     del line

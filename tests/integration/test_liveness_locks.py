@@ -3,7 +3,6 @@
 import fcntl
 import os
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +14,6 @@ from tests.integration.processes import Line, Nursery, finish, kill_myself
 from tests.integration.shared_ledger import AMOUNT_MINOR, WRITE, Kind, World, do_at
 
 HOURS_S = 12 * 3600.0
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    """Where the processes come from."""
-    with Nursery() as one:
-        yield one
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """Thirty-two processes on one SQLite file."""
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,13 +9,6 @@ from tests.integration.processes import Line, Nursery, held, pass_barrier
 from tests.integration.shared_ledger import AMOUNT_MINOR, WRITE, Hook, World, do_at, nowhere
 
 MANY = 32
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    """Where the processes come from."""
-    with Nursery() as one:
-        yield one
 
 
 def fire_together(line: Line, world: World, barrier: Path, key: str, at: Hook = nowhere) -> tuple[str, str]:

@@ -298,13 +298,6 @@ class PostgresWorld(World):
         return self.journal_url
 
 
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    """Where the processes come from."""
-    with Nursery() as one:
-        yield one
-
-
 @pytest.fixture
 def world(stage: Stage, tmp_path: Path) -> World:
     """A world whose claims run for hours: who takes over in time can only have seen the lock."""

@@ -2,7 +2,6 @@
 
 import signal
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -15,13 +14,6 @@ from tests.integration.shared_ledger import AMOUNT_MINOR, ARRIVAL, EXECUTED, WRI
 
 MANY = 8
 HOURS_S = 12 * 3600.0
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    """Where the processes come from."""
-    with Nursery() as one:
-        yield one
 
 
 @pytest.fixture

@@ -1,6 +1,5 @@
 """Positions on PostgreSQL: given after the commit, dense, in the order in which followers read, and never past a late commit."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
@@ -14,13 +13,6 @@ from tests.integration.shared_ledger import AMOUNT_MINOR, World
 WRITERS, SEQUENCERS, EACH = 4, 2, 10
 EVENTS = 7
 """Of an approval that is granted, reserved and spent, and of its action."""
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    """Where the processes come from."""
-    with Nursery() as one:
-        yield one
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import random
 import statistics
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,13 +32,6 @@ SEEDS = [
     *range(NORMAL),
     *(pytest.param(seed, marks=pytest.mark.long) for seed in range(NORMAL, NORMAL + LONG)),
 ]
-
-
-@pytest.fixture(scope="module")
-def nursery() -> Iterator[Nursery]:
-    """Where the processes come from."""
-    with Nursery() as one:
-        yield one
 
 
 @pytest.fixture(scope="module")
