@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("browser-runs")]
     ("scenario", "alone"),
     [
         ("hand_refund_during_outage", "VIOLATED by $20"),
-        ("approval_revoked_during_outage", "VIOLATED by $20"),
+        pytest.param("approval_revoked_during_outage", "VIOLATED by $20", marks=pytest.mark.long),
         ("crash_after_commit", "held"),
     ],
 )

@@ -36,6 +36,8 @@ _CRASHES_ON_POSTGRES = 2
 
 _ASYNC_CRASHES = {"nothing", "keys", "lookup", "keys-burn", "keys-lookup-burn-roll-unknown"}
 """The profiles with which the async gate is killed everywhere in the quick tests."""
+_ASYNC_SCHEDULES = 0
+"""Of the random schedules, those that the async gate plays in the quick tests begin with this seed."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -54,8 +56,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave most crashes of the async gate to the long tests: it runs the same protocol, and an event loop for every call."""
     for item in items:
         given = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
-        crashes = given.get("gate_kind") == "async" and item.path.stem == "test_crash_everywhere"
-        if crashes and given.get("profile") not in _ASYNC_CRASHES:
+        if given.get("gate_kind") != "async":
+            continue
+        file = item.path.stem
+        left = file == "test_crash_everywhere" and given.get("profile") not in _ASYNC_CRASHES
+        if left or (file == "test_random_schedules" and given.get("start") != _ASYNC_SCHEDULES):
             item.add_marker(pytest.mark.long)
     _sample(items)
 

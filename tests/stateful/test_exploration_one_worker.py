@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from interlock.testing.exploration import report
@@ -12,6 +14,14 @@ from interlock.testing.exploration.scope import all_profiles
 PROFILES = list(all_profiles())
 ALL_CELLS = (28, 29, 3, 12)
 """Profiles that reach between them every cell that any profile reaches."""
+_ONCE = pytest.mark.xdist_group("every-cell")
+"""What is counted of them is read by two tests, and so in one process."""
+
+
+@cache
+def enumerated(number: int) -> dict[str, Enumerated]:
+    """Carry out every schedule of one worker with a profile; return what each kind came to."""
+    return {kind: Enumeration(PROFILES[number], **options).run() for kind, options in KINDS.items()}
 
 
 def test_there_are_33_profiles() -> None:
@@ -19,11 +29,10 @@ def test_there_are_33_profiles() -> None:
     assert len(PROFILES) == len(set(PROFILES)) == 33
 
 
-@pytest.mark.parametrize("number", range(33))
+@pytest.mark.parametrize("number", [pytest.param(number, marks=_ONCE if number in ALL_CELLS else ()) for number in range(33)])
 def test_every_schedule_of_one_worker(number: int) -> None:
     """Neither one fault nor two crashes break an invariant, end needlessly, or come to no end."""
-    for kind, options in KINDS.items():
-        found = Enumeration(PROFILES[number], **options).run()
+    for kind, found in enumerated(number).items():
         print(f"{PROFILES[number]}, {kind}: {found.schedules:,} schedules of {found.steps:,} steps")  # noqa: T201 - shown by pytest -rP
         assert found.violations == {}
         assert found.endless == []
@@ -31,12 +40,13 @@ def test_every_schedule_of_one_worker(number: int) -> None:
         assert found.schedules > 100
 
 
+@_ONCE
 def test_cells_and_prefixes() -> None:
     """Each (request, crash side, recovery row) is reached or truly can't be; each row is used; the prefixes are the design's."""
     total = Enumerated()
     for number in ALL_CELLS:
-        for options in KINDS.values():
-            total.add(Enumeration(PROFILES[number], **options).run())
+        for found in enumerated(number).values():
+            total.add(found)
     print("\n".join((*report.cells_table(total), *report.prefixes_table(total))))  # noqa: T201 - shown by pytest -rP
     assert unexplained(total.cells, ROWS) == []
     assert [cell for cell in total.cells if why_not(cell) is not None] == []

@@ -8,7 +8,7 @@ from interlock.errors import InvalidConfiguration
 from interlock.testing import PROFILES, CrashTest, SimulatedProvider, SimulatedTarget, TargetLies
 
 QUICK = ("nothing", "keys-burn", "keys-lookup-stale-roll-known", "keys-lookup-burn-roll-unknown")
-SCHEDULES, LONG = 50, 400
+SCHEDULES, LONG = 25, 400
 
 
 def schemas(url: str) -> set[str]:

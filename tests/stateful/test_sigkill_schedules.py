@@ -14,7 +14,7 @@ from harness.sigkill.schedule import Case, Job, Profile, Verb, Worker
 from harness.sigkill.worker import live
 from harness.standins.stripe.client import StripeStandIn
 
-NORMAL, NORMAL_ON_POSTGRES, LONG = 12, 5, 300
+NORMAL, NORMAL_ON_POSTGRES, LONG = 8, 4, 300
 
 
 def play_all(seeds: range, database: str | None = None) -> Counts:
