@@ -21,17 +21,16 @@ from interlock.domain.states import (
 
 def misfit(effect: EffectRecord, *, cap_minor: int | None, currency: str | None, fingerprint: str | None) -> str | None:
     """Return why an approval with these terms can never cover the effect, in words; None where it can."""
-    money = effect.money
     if fingerprint is not None and fingerprint != effect.fingerprint:
         return "was given for another effect"
-    if money is None:
+    if effect.amount_minor is None or effect.currency is None:
         return None
     if cap_minor is None or currency is None:
         return "covers no money"
-    if currency != money.currency:
-        return f"is in {currency}, and the effect in {money.currency}"
-    if cap_minor < money.amount_minor:
-        return f"covers {cap_minor} {currency}, and the effect needs {money.amount_minor}"
+    if currency != effect.currency:
+        return f"is in {currency}, and the effect in {effect.currency}"
+    if cap_minor < effect.amount_minor:
+        return f"covers {cap_minor} {currency}, and the effect needs {effect.amount_minor}"
     return None
 
 

@@ -10,12 +10,12 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-import rfc8785
-
 from interlock.errors import InvalidEffect
 
 P = TypeVar("P")
 Scalar = str | int | bool | None
+
+_quoted = json.encoder.encode_basestring
 
 CURRENCY_LENGTH = 3
 MAX_SAFE_INTEGER = 2**53 - 1
@@ -121,7 +121,7 @@ class DataclassCodec(Generic[P]):
         if type(parameters) is not self._type:
             msg = f"expected {self._type.__name__}, got {type(parameters).__name__}"
             raise InvalidEffect(msg)
-        values = {name: self._checked(name, getattr(parameters, name)) for name in self._fields}
+        values = {name: self._typed(name, getattr(parameters, name)) for name in self._fields}
         return {name: value for name, value in values.items() if value is not None or name not in self._none_by_default}
 
     def decode(self, values: Mapping[str, Scalar]) -> P:
@@ -135,13 +135,13 @@ class DataclassCodec(Generic[P]):
         if unknown or missing:
             msg = f"{self._type.__name__}: unknown fields {sorted(unknown)}, missing fields {sorted(missing)}"
             raise InvalidEffect(msg)
-        return self._type(**{name: self._checked(name, value) for name, value in values.items()})
+        return self._type(**{name: require_scalar(name, self._typed(name, value)) for name, value in values.items()})
 
-    def _checked(self, name: str, value: Any) -> Scalar:
+    def _typed(self, name: str, value: Any) -> Any:
         if type(value) not in self._fields[name]:
             msg = f"{self._type.__name__}.{name} must be {_names(self._fields[name])}, not {type(value).__name__}"
             raise InvalidEffect(msg)
-        return require_scalar(name, value)
+        return value
 
 
 def require_scalar(name: str, value: Any) -> Scalar:
@@ -204,7 +204,31 @@ class EffectRecord:
         return Effect(self.target, self.subject, codec.decode(json.loads(self.parameters_json)), self.money)
 
 
-def fingerprint_of(target: str, subject: str, parameters: bytes, money: Money | None) -> str:
+def canonical(value: Mapping[str, Scalar] | Scalar) -> str:
+    """Return the canonical form of RFC 8785 of a scalar, or of a flat object of scalars.
+
+    JSON's own encoder escapes in a text what that form escapes. A property test holds it equal to `rfc8785`, which takes four
+    times as long.
+    """
+    match value:
+        case None:
+            return "null"
+        case str():
+            return _quoted(value)
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case _:
+            members = sorted(value.items(), key=_in_utf16)
+            return f"{{{','.join([f'{_quoted(name)}:{canonical(member)}' for name, member in members])}}}"
+
+
+def _in_utf16(member: tuple[str, Scalar]) -> bytes:
+    return member[0].encode("utf-16be")
+
+
+def fingerprint_of(target: str, subject: str, parameters: str, money: Money | None) -> str:
     """Return the digest of an effect's canonical form (I5).
 
     Args:
@@ -213,15 +237,13 @@ def fingerprint_of(target: str, subject: str, parameters: bytes, money: Money | 
         parameters: the parameters in their canonical form (RFC 8785).
         money: the money in the effect, if there is any.
     """
-    amount: list[int | str] = [money.amount_minor, money.currency] if money else []
+    amount: list[Scalar] = [money.amount_minor, money.currency] if money else []
     # The canonical form of an object is that of its parts, in the order of their names.
-    canonical = b'{"money":%b,"parameters":%b,"subject":%b,"target":%b}' % (
-        rfc8785.dumps(amount),
-        parameters,
-        rfc8785.dumps(subject),
-        rfc8785.dumps(target),
+    whole = (
+        f'{{"money":[{",".join(map(canonical, amount))}],"parameters":{parameters},"subject":{canonical(subject)},'
+        f'"target":{canonical(target)}}}'
     )
-    return f"sha256:{hashlib.sha256(canonical).hexdigest()}"
+    return f"sha256:{hashlib.sha256(whole.encode()).hexdigest()}"
 
 
 def record_effect(effect: Effect[P], codec: EffectCodec[P], target_version: int) -> EffectRecord:
@@ -234,12 +256,12 @@ def record_effect(effect: Effect[P], codec: EffectCodec[P], target_version: int)
         msg = "an effect needs a subject"
         raise InvalidEffect(msg)
     require_unicode("subject", effect.subject)
-    parameters = rfc8785.dumps(dict(codec.encode(effect.parameters)))
+    parameters = canonical({name: require_scalar(name, value) for name, value in codec.encode(effect.parameters).items()})
     return EffectRecord(
         target=effect.target,
         target_version=target_version,
         subject=effect.subject,
-        parameters_json=parameters.decode(),
+        parameters_json=parameters,
         fingerprint=fingerprint_of(effect.target, effect.subject, parameters, effect.money),
         amount_minor=effect.money.amount_minor if effect.money else None,
         currency=effect.money.currency if effect.money else None,

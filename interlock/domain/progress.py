@@ -197,7 +197,7 @@ def _timed(before: Progress, state: EventState) -> Iterator[Breach]:
 
 def _intended(state: IntendedState) -> Iterator[Breach]:
     effect = state.intent.effect
-    made = fingerprint_of(effect.target, effect.subject, effect.parameters_json.encode(), effect.money)
+    made = fingerprint_of(effect.target, effect.subject, effect.parameters_json, effect.money)
     if effect.fingerprint != made:
         yield Breach(Rule.ORDER, "the fingerprint is not that of its effect (I5)")
 

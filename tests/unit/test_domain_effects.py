@@ -12,7 +12,7 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.domain.effects import DataclassCodec, Effect, Money, record_effect, require_scalar
+from interlock.domain.effects import DataclassCodec, Effect, Money, canonical, record_effect, require_scalar
 from interlock.errors import InvalidEffect
 
 SAFE = st.integers(-(2**53) + 1, 2**53 - 1)
@@ -203,3 +203,38 @@ def test_the_fingerprint_is_that_of_the_canonical_form() -> None:
         assert made.fingerprint == f"sha256:{hashlib.sha256(rfc8785.dumps(whole)).hexdigest()}"
         assert (made.amount_minor, made.currency, made.money) == ((5, "usd", money) if money else (None, None, None))
         assert (made.target, made.subject, made.target_version) == ("post", "anna", 4)
+
+
+SCALARS = st.none() | st.booleans() | SAFE | TEXTS
+
+
+@given(SCALARS | st.dictionaries(TEXTS, SCALARS))
+def test_the_canonical_form_is_that_of_rfc_8785(value: Any) -> None:
+    """To the byte: whatever has to be escaped, and names in the order of UTF-16."""
+    assert canonical(value).encode() == rfc8785.dumps(value)
+
+
+def test_names_beyond_the_first_plane_come_before_some_of_it() -> None:
+    """In UTF-16 an astral letter begins with a surrogate, which is below U+E000: another order than that of code points."""
+    names: Any = dict.fromkeys(("\ufb33", "\U0001f600", "\u20ac", "\x7f", "\x1f", "1"), 1)
+    assert canonical(names).encode() == rfc8785.dumps(names)
+    assert canonical(names).index("\U0001f600") < canonical(names).index("\ufb33")
+
+
+class Loose:
+    """A codec of somebody's own, which gives what it was given."""
+
+    def encode(self, parameters: Any) -> Any:
+        """Return them."""
+        return parameters
+
+    def decode(self, values: Any) -> Any:
+        """Return them."""
+        return values
+
+
+@pytest.mark.parametrize("value", [1.5, 2**53, [], {}, "\ud800", b""], ids=repr)
+def test_what_a_codec_of_ones_own_gives_is_checked_too(value: Any) -> None:
+    """A fingerprint is only made of what every reader keeps exactly."""
+    with pytest.raises(InvalidEffect):
+        record_effect(Effect("post", "anna", {"field": value}), Loose(), 1)
