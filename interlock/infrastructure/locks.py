@@ -14,6 +14,7 @@ import os
 import secrets
 import socket
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Protocol
 
@@ -24,8 +25,9 @@ from interlock.domain.requests import Liveness
 from interlock.errors import JournalUnavailable
 
 
+@cache
 def hostname() -> str:
-    """Return this host's name, for a person to read; nothing is concluded from it."""
+    """Return this host's name as it was when it was first asked for; for a person to read, nothing is concluded from it."""
     return socket.gethostname()
 
 

@@ -47,6 +47,14 @@ def test_each_event_has_a_salt_of_its_own() -> None:
     assert {len(salt) for salt in salts} == {32}
 
 
+def test_events_that_are_written_together_have_salts_of_their_own() -> None:
+    """The kernel is asked once for all of them, and none is a part of another."""
+    stored = EventMapper().to_stored_events([_granted() for _ in range(50)])
+    salts = {json.loads(event.state)["_salt"] for event in stored}
+    assert (len(salts), {len(salt) for salt in salts}) == (50, {32})
+    assert EventMapper().to_stored_events([]) == []
+
+
 @pytest.mark.parametrize(
     "terms", [{"by": 17}, {"cap_minor": 1.5}, {"cap_minor": "1"}, {"uses": None}, {"by": "\ud800"}], ids=repr
 )
