@@ -236,7 +236,11 @@ _UNKNOWN = (
         name="time-out-read-as-a-no",
         breaks=("I6",),
         file=_SENDING,
-        old="            return replace(doubt, nothing_sent=False, key=doubt.key if key is KeyState.OPEN else key)\n",
+        old=lines(
+            "            key = doubt.key if key is KeyState.OPEN else key",
+            "            return replace(doubt, nothing_sent=False, key=key, sends=sends)",
+            "",
+        ),
         new=lines(
             '            no = Declined("no_answer", f"no answer, key {key}")',
             "            return (yield from refuse_declined(action, no, at_recovery=False))",
@@ -288,8 +292,8 @@ _UNKNOWN = (
         name="send-after-one-that-was-not-sent-forgotten",
         breaks=("I6", "I2"),
         file=_ACTION,
-        old="            aggregate.doubt = replace(aggregate.doubt, nothing_sent=False)\n",
-        new="",
+        old="            elif aggregate.doubt.nothing_sent:\n",
+        new="            elif aggregate.attempt == 0:\n",
         tests=("tests/contract/test_random_schedules.py",),
     ),
 )

@@ -7,10 +7,10 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from eventsourcing.domain import BaseAggregate, CanInitAggregate, CanMutateAggregate, DomainEvent
+from eventsourcing.domain import BaseAggregate, CanMutateAggregate, DomainEvent
 
 from interlock.domain.answers import Evidence
-from interlock.domain.clockless import Clockless
+from interlock.domain.clockless import Clockless, FirstEvent
 from interlock.domain.legality import LEGAL_IN, idempotency_key
 from interlock.domain.profiles import CapabilityProfile
 from interlock.domain.states import (
@@ -79,8 +79,12 @@ class GatedAction(BaseAggregate[UUID]):
             mutated.history.append(self)
             return mutated
 
-    class Intended(IntendedState, Event, CanInitAggregate[UUID]):
+    class Intended(IntendedState, Event, FirstEvent):
         """Somebody wants it done. Fixes key, effect, approval and premises (I5)."""
+
+        def made_with(self) -> tuple[Intent]:
+            """Return the intent."""
+            return (self.intent,)
 
     class Claimed(ClaimedState, Event):
         """A gate took the right to send."""
@@ -99,7 +103,8 @@ class GatedAction(BaseAggregate[UUID]):
             """Remember the send, for the horizon and for the door of its key."""
             if self.attempt > aggregate.attempt:
                 aggregate.doubt = Doubt()
-            aggregate.doubt = replace(aggregate.doubt, nothing_sent=False)
+            elif aggregate.doubt.nothing_sent:
+                aggregate.doubt = replace(aggregate.doubt, nothing_sent=False)
             aggregate.status = Status.DISPATCHED
             aggregate.dispatches.append(self)
 
@@ -110,6 +115,7 @@ class GatedAction(BaseAggregate[UUID]):
             """End it as done."""
             aggregate.status = Status.COMMITTED
             aggregate.ending = self
+            aggregate.commit_event = aggregate.commit_event or self
 
     class Refused(RefusedState, Event):
         """It did not happen, and it can't any more."""
@@ -143,6 +149,8 @@ class GatedAction(BaseAggregate[UUID]):
         self.history: list[GatedAction.Event] = []
         self.dispatches: list[GatedAction.Dispatched] = []
         self.ending: GatedAction.Committed | GatedAction.Refused | GatedAction.Ambiguous | None = None
+        self.commit_event: GatedAction.Committed | None = None
+        """The Committed that ended it; later ones only bring newer evidence."""
         self.erased: GatedAction.Erased | None = None
 
     @classmethod
@@ -159,11 +167,6 @@ class GatedAction(BaseAggregate[UUID]):
     def ended(self) -> bool:
         """Whether it has a recorded outcome."""
         return self.status.ended
-
-    @property
-    def commit_event(self) -> GatedAction.Committed | None:
-        """The Committed that ended it; later ones only bring newer evidence."""
-        return next((event for event in self.history if isinstance(event, GatedAction.Committed)), None)
 
     @property
     def is_draft(self) -> bool:

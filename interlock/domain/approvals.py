@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from eventsourcing.domain import BaseAggregate, CanInitAggregate, CanMutateAggregate, DomainEvent
+from eventsourcing.domain import BaseAggregate, CanMutateAggregate, DomainEvent
 
-from interlock.domain.clockless import Clockless
+from interlock.domain.clockless import Clockless, FirstEvent
 from interlock.domain.effects import EffectRecord
 from interlock.domain.legality import misfit
 from interlock.domain.states import (
@@ -35,8 +35,12 @@ class Approval(BaseAggregate[UUID]):
     class Event(Clockless, CanMutateAggregate[UUID], DomainEvent):
         """The base of the events of an approval."""
 
-    class Granted(GrantedState, Event, CanInitAggregate[UUID]):
+    class Granted(GrantedState, Event, FirstEvent):
         """Somebody gave it."""
+
+        def made_with(self) -> tuple[str, ApprovalTerms, datetime]:
+            """Return its name, its terms, and since when."""
+            return self.approval_id, self.terms, self.timestamp
 
     class Reserved(ReservedState, Event):
         """An action is about to be sent under it; written in the transaction of its Dispatched."""
@@ -92,9 +96,8 @@ class Approval(BaseAggregate[UUID]):
             return ApprovalState.REVOKED
         if at >= self.expires_at:
             return ApprovalState.EXPIRED
-        mine = action_id.hex
+        mine, amount = action_id.hex, effect.amount_minor or 0
         others = [key for key in (*self.reserved, *self.spent) if key != mine]
-        amount = effect.amount_minor or 0
         remaining = self.remaining_minor(except_action=mine)
         if len(others) >= self.terms.uses or (remaining is not None and remaining < amount):
             return ApprovalState.USED_UP
@@ -130,13 +133,13 @@ class Approval(BaseAggregate[UUID]):
 
     def reserve(self, action_id: UUID, effect: EffectRecord, at: datetime) -> None:
         """Hold the effect's amount for the action, unless it is held already."""
-        if action_id.hex not in self.reserved:
-            self._trigger(self.Reserved, at, action_id=action_id.hex, amount_minor=effect.amount_minor or 0)
+        if (mine := action_id.hex) not in self.reserved:
+            self._trigger(self.Reserved, at, action_id=mine, amount_minor=effect.amount_minor or 0)
 
     def spend(self, action_id: UUID, effect: EffectRecord, at: datetime) -> None:
         """Record that the action was carried out, reserved before or not."""
-        if action_id.hex not in self.spent:
-            self._trigger(self.Spent, at, action_id=action_id.hex, amount_minor=effect.amount_minor or 0)
+        if (mine := action_id.hex) not in self.spent:
+            self._trigger(self.Spent, at, action_id=mine, amount_minor=effect.amount_minor or 0)
 
     def release(self, action_id: UUID, at: datetime) -> None:
         """Give the action's reservation back, where it has one."""

@@ -22,7 +22,7 @@ NOT_SENT_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """How long to wait before a request that was not sent is tried again; the last pause repeats until the deadline."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class Sender:
     """The gate that runs the protocol, and the profile of the target that it sends to.
 
@@ -129,7 +129,7 @@ def take_answer(
     action: GatedAction, sender: Sender, doubt: Doubt, answer: SendAnswer, at_hand: Approval | None
 ) -> Protocol[Step]:
     """Turn the answer into an ending where it is definite, and into doubt where it is not (I6)."""
-    doubt = replace(doubt, sends=doubt.sends + 1)
+    sends = doubt.sends + 1
     match answer:
         case Done(evidence):
             via = Via.FIRST_SEND if doubt.nothing_sent and not evidence.replayed else Via.RETRY_IDEMPOTENT
@@ -137,14 +137,15 @@ def take_answer(
         case Declined(replayed=replayed) if replayed or doubt.nothing_sent:
             return (yield from refuse_declined(action, answer, at_recovery=not doubt.nothing_sent))
         case Declined():
-            return replace(doubt, declined=answer)  # rule 4: a no to a resend is not a no to the action
+            return replace(doubt, sends=sends, declined=answer)  # rule 4: a no to a resend is not a no to the action
         case NotSent(why):
             return (yield from pend(action, sender, doubt, PendingReason.NOT_SENT, why))
         case Unknown(why, KeyState.IN_PROGRESS):
             kept = replace(doubt, nothing_sent=False)
             return (yield from pend(action, sender, kept, PendingReason.PROVIDER_BUSY, why))
         case Unknown(_, key):
-            return replace(doubt, nothing_sent=False, key=doubt.key if key is KeyState.OPEN else key)
+            key = doubt.key if key is KeyState.OPEN else key
+            return replace(doubt, nothing_sent=False, key=key, sends=sends)
 
 
 def declined_refusal(declined: Declined, door: Door, *, at_recovery: bool) -> Refusal:

@@ -29,7 +29,10 @@ class Status(StrEnum):
     @property
     def ended(self) -> bool:
         """Whether nothing more happens by itself."""
-        return self in (Status.COMMITTED, Status.REFUSED, Status.AMBIGUOUS)
+        return self in _ENDINGS
+
+
+_ENDINGS = (Status.COMMITTED, Status.REFUSED, Status.AMBIGUOUS)
 
 
 class Via(StrEnum):

@@ -12,7 +12,7 @@ from interlock.domain.answers import Settlement
 __all__ = ["IN_FLIGHT", "ActionSummary", "needs_attention", "summarize"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class ActionSummary:
     """What an action is found by.
 

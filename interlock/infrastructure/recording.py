@@ -28,7 +28,7 @@ class Moved(Exception):
         super().__init__(str(aggregate_id))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Name:
     """A name that an aggregate takes with its first event."""
 
@@ -37,7 +37,7 @@ class Name:
     aggregate_id: UUID
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Batch:
     """What is written in one transaction, beside the events.
 
