@@ -42,7 +42,7 @@ from interlock.infrastructure.clock import elapsing_s
 from interlock.infrastructure.locks import Locks, hostname
 from interlock.infrastructure.recording import SummaryFilter
 from interlock.inputs import require_json, require_opaque, require_text
-from interlock.outcomes import InFlight, Outcome, Report, outcome_of
+from interlock.outcomes import InFlight, Outcome, Report, outcome_of, pending_outcome
 from interlock.projections.receipts import Receipt, receipt_of, receipt_of_erased
 from interlock.requests import FindPage, ForgetStates, GivePositions, LetGo, Pause, SurveyFlight
 
@@ -334,5 +334,6 @@ def _give_positions() -> Protocol[None]:
 
 
 def _outcome(conclusion: Conclusion) -> Protocol[Outcome]:
-    now = yield from Now()
-    return outcome_of(conclusion.action, conclusion if isinstance(conclusion, Pending) else None, now)
+    if isinstance(conclusion, Pending):
+        return pending_outcome(conclusion, (yield from Now()))
+    return outcome_of(conclusion.action)

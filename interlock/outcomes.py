@@ -76,20 +76,28 @@ class Report:
     failed: Mapping[str, Exception]
 
 
-def outcome_of(action: GatedAction, pending: Pending | None, now: datetime) -> Outcome:
-    """Return what the protocol came to.
+_ENDINGS: dict[Status, type[Committed | Refused | Ambiguous]] = {
+    Status.COMMITTED: Committed,
+    Status.REFUSED: Refused,
+    Status.AMBIGUOUS: Ambiguous,
+}
+
+
+def outcome_of(action: GatedAction) -> Committed | Refused | Ambiguous:
+    """Return what an action came to that has its ending.
 
     Args:
         action: the action, as it stands.
-        pending: why it has no ending yet; None where it has one.
+    """
+    return _ENDINGS[action.status](action.key, action)
+
+
+def pending_outcome(pending: Pending, now: datetime) -> InFlight:
+    """Return what an action came to that has no ending yet.
+
+    Args:
+        pending: why not.
         now: the present, for `retry_after_s`.
     """
-    if pending is not None:
-        retry_after_s = max(0.0, (pending.retry_at - now).total_seconds())
-        return InFlight(action.key, action, pending.reason, pending.words, retry_after_s, pending.retry_at)
-    endings: dict[Status, type[Committed | Refused | Ambiguous]] = {
-        Status.COMMITTED: Committed,
-        Status.REFUSED: Refused,
-        Status.AMBIGUOUS: Ambiguous,
-    }
-    return endings[action.status](action.key, action)
+    action, retry_after_s = pending.action, max(0.0, (pending.retry_at - now).total_seconds())
+    return InFlight(action.key, action, pending.reason, pending.words, retry_after_s, pending.retry_at)

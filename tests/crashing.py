@@ -21,7 +21,7 @@ from interlock.domain.ports import ApprovalSource
 from interlock.domain.premises import Premise
 from interlock.domain.profiles import CapabilityProfile
 from interlock.domain.requests import Protocol, Request
-from interlock.outcomes import outcome_of
+from interlock.outcomes import outcome_of, pending_outcome
 from tests.gates import after, drive, open_gate
 from tests.journals import present
 from tests.provider_world import AMOUNT, CURRENCY, PROFILES, SendFault, World
@@ -167,8 +167,9 @@ class Actor:
             return answer if here is None else after(answer, _crash)
 
         conclusion = drive(self.gate, part, perform)
-        pending = conclusion if isinstance(conclusion, Pending) else None
-        return outcome_of(conclusion.action, pending, self.world.clock.now())
+        if isinstance(conclusion, Pending):
+            return pending_outcome(conclusion, self.world.clock.now())
+        return outcome_of(conclusion.action)
 
 
 def _crash() -> None:
