@@ -1,7 +1,9 @@
 """What a fork leaves in the server: no session, and a lock that is taken later; the rest is in `test_fork`."""
 
+import itertools
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +11,9 @@ import psycopg
 import pytest
 
 from harness.postgres.server import PostgresServer
+from harness.proxy import Direction, Link, Proxy, Tap
+from interlock.infrastructure.postgres.locks import SessionLocks
+from tests.integration.postgres_stage import wait_until
 from tests.integration.processes import ROOT, Line, Nursery
 from tests.integration.shared_ledger import World
 from tests.integration.test_fork import HOURS_S, approve, child_holds_what_it_committed
@@ -74,6 +79,82 @@ def test_nobody_leaves_a_warning_or_a_session(world: World) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
     child_holds_what_it_committed(world, ["parent", "child-0", "child-1", "child-2", "afterwards"])
     assert sessions(world.url) == 0
+
+
+class HoldsTheNext:
+    """Holds the next new link of a proxy, from a client's n-th message on."""
+
+    def __init__(self) -> None:
+        self._at: int | None = None
+        self.held = threading.Event()
+
+    def arm(self, at: int) -> None:
+        """Hold the next one from its at-th message on, counted from 1."""
+        self._at = at
+
+    def tap(self) -> Tap:
+        """Return what watches a new link."""
+        at, self._at = self._at, None
+        count = itertools.count(1)
+
+        def watch(link: Link, direction: Direction, data: bytes) -> bytes:
+            if direction is Direction.TO_SERVER and next(count) == at:
+                link.hold()
+                self.held.set()
+            return data
+
+        return watch
+
+
+def fork_while_connecting(line: Line, world: World) -> None:
+    """Lose the lock's session, take the lock again on a thread, and fork a child when told: in the middle of that."""
+    gate = world.gate()
+    locks = gate._driver.locks
+    assert isinstance(locks, SessionLocks)
+    line.say(locks.handle)
+    line.hear()
+    locks.lose()
+    taking = threading.Thread(target=locks.ensure)
+    taking.start()
+    line.hear()
+    line.fork(live_on)
+    line.say("forked")
+    taking.join()
+    line.say("taken")
+    line.hear()
+
+
+def live_on(line: Line) -> None:
+    """Do nothing, with all that was inherited."""
+    line.hear()
+
+
+@pytest.mark.parametrize("message", [1, 3], ids=["connecting", "setting up"])
+def test_a_child_that_is_forked_while_its_parent_connects_does_not_hide_its_death(
+    nursery: Nursery, postgres: PostgresServer, tmp_path: Path, message: int
+) -> None:
+    """The lock's connection is being made on another thread: the child gets a copy of its socket, which nobody there knows of."""
+    holder = HoldsTheNext()
+    schema = f"forking_{message}"
+    with (
+        Proxy(postgres.socket_path, holder.tap) as proxy,
+        World(tmp_path, journal_url=postgres.url(schema=schema)).gate() as other,
+    ):
+        world = World(tmp_path, claim_ttl_s=HOURS_S, journal_url=postgres.url(port=proxy.port, schema=schema))
+        parent = nursery.start(fork_while_connecting, world)
+        handle = parent.hear()
+        holder.arm(message)
+        parent.tell()
+        holder.held.wait()
+        parent.tell()
+        child = nursery.adopt()
+        assert parent.hear() == "forked"
+        proxy.heal()
+        assert parent.hear() == "taken"
+        parent.kill()
+        wait_until(lambda: other._driver.locks.probe(handle) == "gone")
+        child.tell()
+        child.result()
 
 
 def fork_while_it_is_down(line: Line, world: World) -> None:

@@ -58,12 +58,14 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
         session: the process of the server, and when it began: process ids are used again, and a proxy invents what libpq is told.
         prepared: the names of the statements that this session knows.
         answer_s: for how long a statement's answer is waited for, in seconds.
+        process: the process of this machine that made it.
         abandoned: whether it is a parent process's, and to be left open without a warning.
     """
 
     session: tuple[int, datetime]
     prepared: set[bytes]
     answer_s = ANSWER_S
+    process: int
     abandoned = False
 
     def __del__(self, warn: Any = warnings.warn, /) -> None:
@@ -103,6 +105,9 @@ _LIBPQ_DEFAULTS = {
 }
 
 _WHO = "SELECT pg_backend_pid()"
+_TRIES = 10
+"""How often a connection is made again because the process was forked meanwhile, which takes milliseconds."""
+
 _LOOKS, _LOOKS_AT_A_PROXY = 3, 50
 """How often it is asked which session a connection has; a proxy gives itself away by the process id that it invents."""
 
@@ -199,7 +204,7 @@ def connect(options: DatabaseOptions, **libpq: str) -> Connection:
     Raises:
         psycopg.Error: it can't be had.
     """
-    connection = Connection.connect(conninfo.make_conninfo(options.conninfo, **libpq), autocommit=True)
+    connection = _connect_between_forks(conninfo.make_conninfo(options.conninfo, **libpq))
     try:
         cursor = connection.execute(_SESSION)
         while cursor.nextset():
@@ -213,6 +218,23 @@ def connect(options: DatabaseOptions, **libpq: str) -> Connection:
         connection.close()
         raise
     return connection
+
+
+def _connect_between_forks(text: str) -> Connection:
+    """Return a connection that a child of this process, forked at whatever moment, can find and let go of.
+
+    One that is being made while another thread forks is on that thread's stack only. The child would keep its socket open, and
+    hide its parent's death from the server: locks, and transactions in the middle, would outlive their holder.
+    """
+    for _ in range(_TRIES):
+        before = _forks.so_far()
+        connection = Connection.connect(text, autocommit=True)
+        connection.process = os.getpid()
+        _connections.add(connection)
+        if before is not None and before == _forks.so_far():
+            return connection
+        connection.close()  # which tells the server, so that the child's copy of the socket is a dead one
+    raise psycopg.OperationalError("this process was forked each time that a connection was being made")
 
 
 def require_own_session(one: Connection, other: Connection) -> None:
@@ -271,8 +293,6 @@ class Connections:
     def _reset(self) -> None:
         self._pid = os.getpid()
         self._idle: list[Connection] = []
-        self._all: set[Connection] = set()
-        self._lock = threading.Lock()
         # One place for each connection that may be lent. A queue in C costs a tenth of threading's semaphore.
         self._places: SimpleQueue[None] = SimpleQueue()
         for _ in range(self.options.max_connections):
@@ -328,15 +348,13 @@ class Connections:
                 connection = self._idle.pop()
                 if is_usable(connection):
                     return connection
-                self._discard(connection)
+                _close(connection)
         connection = connect(self.options)
         try:
             self._check(connection)
         except BaseException:
             connection.close()
             raise
-        with self._lock:
-            self._all.add(connection)
         return connection
 
     def _give_back(self, connection: Connection) -> None:
@@ -345,14 +363,8 @@ class Connections:
             self._idle.append(connection)
             if not self._closed:
                 return
-        self._discard(connection)
+        _close(connection)
         self._discard_idle()  # what ended one may have ended all, and not every end has been heard of yet
-
-    def _discard(self, connection: Connection) -> None:
-        with self._lock:
-            self._all.discard(connection)
-        with suppress(psycopg.Error):
-            connection.close()
 
     def close(self) -> None:
         """Close all connections, for good; one that is in use when it is given back."""
@@ -362,15 +374,19 @@ class Connections:
     def _discard_idle(self) -> None:
         with suppress(IndexError):
             while True:
-                self._discard(self._idle.pop())
+                _close(self._idle.pop())
 
     def forget_after_fork(self) -> None:
         """Leave the parent's connections to the parent, in a forked child."""
         if self._pid == os.getpid():
             return
-        for connection in self._all:
-            abandon(connection)
+        _abandon_those_of_the_parent()
         self._reset()
+
+
+def _close(connection: Connection) -> None:
+    with suppress(psycopg.Error):
+        connection.close()
 
 
 _abandoned: list[Connection] = []
@@ -380,21 +396,53 @@ _abandoned: list[Connection] = []
 def abandon(connection: Connection) -> None:
     """Let go of a connection that a parent process uses: close this process's descriptor, and say nothing to the server.
 
-    Kept open, the copy would hide the parent's death from the server.
+    Kept open, the copy would hide the parent's death from the server. Letting go twice does nothing.
     """
+    if connection.abandoned:
+        return
     with suppress(OSError, psycopg.Error):
         os.close(connection.pgconn.socket)
     connection.abandoned = True
     _abandoned.append(connection)
 
 
+_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
 _pools: weakref.WeakSet[Connections] = weakref.WeakSet()
 
 
-def _forget_all_after_fork() -> None:
-    for pool in list(_pools):
-        pool.forget_after_fork()
+def _abandon_those_of_the_parent() -> None:
+    for connection in list(_connections):
+        if connection.process != os.getpid():
+            abandon(connection)
 
+
+class _Forks:
+    """How often this process was forked."""
+
+    def __init__(self) -> None:
+        self._begun = self._ended = 0
+
+    def so_far(self) -> int | None:
+        """Return how often; None while another thread is at it."""
+        return self._begun if self._begun == self._ended else None
+
+    def before(self) -> None:
+        """Take note that a fork begins."""
+        self._begun += 1
+
+    def after_in_parent(self) -> None:
+        """Take note that one has ended."""
+        self._ended += 1
+
+    def after_in_child(self) -> None:
+        """Begin anew, and let go of what is the parent's."""
+        self._ended = self._begun
+        _abandon_those_of_the_parent()
+        for pool in list(_pools):
+            pool.forget_after_fork()
+
+
+_forks = _Forks()
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_all_after_fork)
+    os.register_at_fork(before=_forks.before, after_in_parent=_forks.after_in_parent, after_in_child=_forks.after_in_child)
