@@ -29,7 +29,8 @@ class CommittedResult(_OfAction):
     Attributes:
         key: the caller's name for the action; `Receipts.receipt(key)` returns its receipt.
         action_id: its id, which the effect carries at the provider.
-        approval_id: under whose authority.
+        approval_id: under whose authority it was done. A workflow that was started again under its id, with another approval, is
+            told what the first one came to: this is the first one's then.
         happened: `yes`; `unknown` while the provider calls it pending, and `no` where it failed there later.
         attempts: how many idempotency keys were used.
         sends: how many sends were announced.
