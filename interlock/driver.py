@@ -103,13 +103,20 @@ class AtWork:
         self._lock = threading.Lock()
         self._fewer = threading.Condition(self._lock)
         self._runs: dict[UUID, Run] = {}
+        self._closing = False
 
     def begin(self, action_id: UUID) -> bool:
-        """Note that the present run is at work on it; return False where another one is."""
+        """Note that the present run is at work on it; return False where another one is.
+
+        Raises:
+            GateClosed: the gate is being closed, and the run is at work on nothing yet.
+        """
         run = _present_run.get()
         if run is None:
             _present_run.set(run := Run())  # what performs requests on its own is one run
         with self._lock:
+            if self._closing and run not in self._runs.values():
+                raise GateClosed("the gate is closed; nothing was written or sent")
             return self._runs.setdefault(action_id, run) is run
 
     def on(self) -> frozenset[UUID]:
@@ -134,11 +141,11 @@ class AtWork:
             self._fewer.notify_all()
 
     def await_others(self, timeout_s: float) -> None:
-        """Wait until the runs that are at work on something now have let go of it, but for the present one."""
+        """Let no other run begin, and wait until those that are at work have let go, but for the present one."""
         mine = _present_run.get()
         with self._lock:
-            others = {run for run in self._runs.values() if run is not mine}
-            self._fewer.wait_for(lambda: others.isdisjoint(self._runs.values()), timeout_s)
+            self._closing = True  # or what begins meanwhile would have sent when the journal is closed
+            self._fewer.wait_for(lambda: all(run is mine for run in self._runs.values()), timeout_s)
 
 
 class Anchoring(Protocols):

@@ -11,9 +11,18 @@ _DRIVER = "interlock/driver.py"
 _CANCELLATION_TEST = "tests/integration/test_async_cancellation.py"
 _ASYNC_GATE_TEST = "tests/integration/test_async_gate.py"
 _ASYNC_TARGETS_TEST = "tests/integration/test_async_targets.py"
+_THREADS_TEST = "tests/integration/test_threads.py"
 _APPROVALS_TEST = "tests/contract/test_approvals.py"
 
 DEFECTS = (
+    Defect(
+        name="sends-begin-while-the-gate-is-being-closed",
+        breaks=(CANCELLING,),
+        file=_DRIVER,
+        old="            self._closing = True",
+        new="            self._closing = False",
+        tests=(_THREADS_TEST,),
+    ),
     Defect(
         name="action-let-go-while-its-thread-still-writes",
         breaks=(CANCELLING, "I2"),

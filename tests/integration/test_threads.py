@@ -10,6 +10,7 @@ import pytest
 
 from interlock import Gate
 from interlock.domain.sending import NOT_SENT_PAUSES_S
+from interlock.errors import GateClosed
 from tests.integration.shared_ledger import AMOUNT_MINOR, WRITE, Kind, World, do_at, nowhere
 
 THREADS = 16
@@ -118,6 +119,35 @@ def test_closing_waits_for_the_send_of_another_thread(tmp_path: Path) -> None:
         closed.result()
     with world.gate() as again:
         assert again.receipt("one").status == "COMMITTED"
+
+
+def test_nothing_begins_while_a_gate_is_being_closed(tmp_path: Path) -> None:
+    """What began while another thread's send is waited for would have sent when the journal is closed."""
+    world = World(tmp_path, Kind.FUNCTION)
+    world.approve("shared", uses=2, cap_minor=2 * AMOUNT_MINOR)
+    sending, go_on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        if not sending.is_set():
+            sending.set()
+            go_on.wait()
+
+    gate = world.gate(do_at(WRITE, wait))
+    with ThreadPoolExecutor(2) as pool:
+        sent = pool.submit(gate.fire, "one", world.payout("one"), approval="shared")
+        sending.wait()
+        closed = pool.submit(gate.close)
+        with pytest.raises(TimeoutError):
+            closed.result(timeout=0.3)
+        try:
+            with pytest.raises(GateClosed, match="nothing was written or sent"):
+                gate.fire("two", world.payout("two"), approval="shared")
+        finally:
+            go_on.set()
+        assert type(sent.result()).__name__ == "Committed"
+        closed.result()
+    with world.gate() as again:
+        assert [receipt.key for receipt in again.receipts().receipts] == ["one"]
 
 
 def test_a_gate_that_is_closed_from_inside_a_run_does_not_wait_for_itself(tmp_path: Path) -> None:
