@@ -22,7 +22,7 @@ from interlock.domain.premises import Premise, PremisePolicy
 from interlock.driver import AnyTarget
 from interlock.infrastructure.clock import Clock
 from interlock.log.config import LogConfig
-from interlock.operations import Operations
+from interlock.operations import Operations, Proposal
 from interlock.outcomes import Outcome, Report
 from interlock.projections.receipts import Receipt
 from interlock.projections.verification import Verification
@@ -180,7 +180,8 @@ class AsyncGate:
             JournalError: the journal failed; what is not recorded as dispatched was not sent.
             OutcomeNotRecorded: it was sent, and could not be recorded; fire again under the same key.
         """
-        return await self._driver.run(self._operations.fire(key, effect, approval, premises, supersedes, decision, wait_s))
+        proposal = Proposal(key, effect, approval, premises, supersedes, decision)
+        return await self._driver.run(self._operations.fire(proposal, wait_s))
 
     async def propose(
         self,
@@ -196,7 +197,7 @@ class AsyncGate:
 
         The arguments and errors are those of `fire`.
         """
-        return await self._driver.run(self._operations.propose(key, effect, approval, premises, supersedes, decision))
+        return await self._driver.run(self._operations.propose(Proposal(key, effect, approval, premises, supersedes, decision)))
 
     async def recover(self, key: str | None = None) -> Report:
         """Bring actions in flight whose holder is gone to their end. Call it at start, and see `recover_forever`.

@@ -16,7 +16,7 @@ from interlock.domain.premises import Premise, PremisePolicy
 from interlock.driver import Driver
 from interlock.infrastructure.clock import Clock
 from interlock.log.config import LogConfig
-from interlock.operations import Operations
+from interlock.operations import Operations, Proposal
 from interlock.outcomes import Outcome, Report
 from interlock.projections.receipts import Receipt
 from interlock.reading import JournalReader
@@ -167,7 +167,8 @@ class Gate(JournalReader):
             JournalError: the journal failed; what is not recorded as dispatched was not sent.
             OutcomeNotRecorded: it was sent, and could not be recorded; fire again under the same key.
         """
-        return self._driver.run(self._operations.fire(key, effect, approval, premises, supersedes, decision, wait_s))
+        proposal = Proposal(key, effect, approval, premises, supersedes, decision)
+        return self._driver.run(self._operations.fire(proposal, wait_s))
 
     def propose(
         self,
@@ -183,7 +184,7 @@ class Gate(JournalReader):
 
         The arguments and errors are those of `fire`.
         """
-        return self._driver.run(self._operations.propose(key, effect, approval, premises, supersedes, decision))
+        return self._driver.run(self._operations.propose(Proposal(key, effect, approval, premises, supersedes, decision)))
 
     def recover(self, key: str | None = None) -> Report:
         """Bring actions in flight whose holder is gone to their end. Call it at start, and see `recover_forever`.

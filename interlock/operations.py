@@ -60,6 +60,21 @@ Part = Callable[[GatedAction, Sender], Protocol[Conclusion]]
 
 
 @dataclass(slots=True)
+class Proposal:
+    """What a caller wants done: the arguments of `Gate.fire`, as they were given.
+
+    They are checked when a driver runs it, and not before: what a target checks may block, and an event loop must not.
+    """
+
+    key: str
+    effect: Effect[Any]
+    approval: ApprovalView | ExternalApproval | str
+    premises: Iterable[Premise] = ()
+    supersedes: str | None = None
+    decision: Mapping[str, Any] | None = None
+
+
+@dataclass(slots=True)
 class _Tally:
     """What a pass came to so far."""
 
@@ -102,19 +117,10 @@ class Operations:
         terms = approvals.checked_terms(by, expires_in_s, cap_minor, currency, uses, fingerprint)
         return (yield from approvals.grant(approval_id, terms))
 
-    def fire(
-        self,
-        key: str,
-        effect: Effect[Any],
-        approval: ApprovalView | ExternalApproval | str,
-        premises: Iterable[Premise],
-        supersedes: str | None,
-        decision: Mapping[str, Any] | None,
-        wait_s: float,
-    ) -> Protocol[Outcome]:
+    def fire(self, proposal: Proposal, wait_s: float) -> Protocol[Outcome]:
         """Carry the effect out, and wait for its end where it is in flight."""
-        intent = self.intent(key, effect, approval, premises, supersedes, decision)
-        sender = self.sender(self._target(effect.target).capabilities)
+        intent = self.intent(proposal)
+        sender = self.sender(self._target(intent.effect.target).capabilities)
         until_s = elapsing_s() + wait_s
         while True:
             outcome = yield from _outcome((yield from protocol.fire(intent, sender)))
@@ -123,20 +129,11 @@ class Operations:
                 return outcome
             yield from LetGo()
             if (yield from Pause(min(max(outcome.retry_after_s, 0.01), left_s))):
-                raise GateClosed(f"the gate was closed while {key!r} was in flight; recover() goes on with it")
+                raise GateClosed(f"the gate was closed while {intent.key!r} was in flight; recover() goes on with it")
 
-    def propose(
-        self,
-        key: str,
-        effect: Effect[Any],
-        approval: ApprovalView | ExternalApproval | str,
-        premises: Iterable[Premise],
-        supersedes: str | None,
-        decision: Mapping[str, Any] | None,
-    ) -> Protocol[Receipt]:
+    def propose(self, proposal: Proposal) -> Protocol[Receipt]:
         """Make the intent durable, and send nothing."""
-        intent = self.intent(key, effect, approval, premises, supersedes, decision)
-        return receipt_of((yield from protocol.propose(intent)))
+        return receipt_of((yield from protocol.propose(self.intent(proposal))))
 
     def recover(self, key: str | None) -> Protocol[Report]:
         """Bring actions in flight to their end, or one action."""
@@ -221,19 +218,12 @@ class Operations:
             action_id = UUID(erased.action_id)
         return receipt_of_erased((yield from ForgetStates(action_id)))
 
-    def intent(
-        self,
-        key: str,
-        effect: Effect[Any],
-        approval: ApprovalView | ExternalApproval | str,
-        premises: Iterable[Premise],
-        supersedes: str | None,
-        decision: Mapping[str, Any] | None,
-    ) -> Intent:
+    def intent(self, proposal: Proposal) -> Intent:
         """Return what is to be done, checked as far as it can be without asking anybody."""
-        require_key(key)
+        effect, supersedes, decision = proposal.effect, proposal.supersedes, proposal.decision
+        key = require_key(proposal.key)
         target = self._target(effect.target)
-        given = tuple(premises)
+        given = tuple(proposal.premises)
         for premise in given:
             self._require_registered(premise)
         target.check(effect, given)
@@ -243,7 +233,7 @@ class Operations:
         return Intent(
             key=key,
             effect=recorded,
-            approval=self._approval_ref(approval),
+            approval=self._approval_ref(proposal.approval),
             premises=given,
             supersedes=require_key(supersedes) if supersedes is not None else None,
             decision_json=require_json("decision", decision) if decision is not None else None,

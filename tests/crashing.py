@@ -21,6 +21,7 @@ from interlock.domain.ports import ApprovalSource
 from interlock.domain.premises import Premise
 from interlock.domain.profiles import CapabilityProfile
 from interlock.domain.requests import Protocol, Request
+from interlock.operations import Proposal
 from interlock.outcomes import outcome_of, pending_outcome
 from tests.gates import after, drive, open_gate
 from tests.journals import present
@@ -114,7 +115,7 @@ class Actor:
 
     def begin(self, effect: Effect[Any] | None = None) -> Protocol[Any]:
         """Return the protocol of `fire`, not yet driven."""
-        intent = self.gate._operations.intent(self.key, effect or self.world.transfer(), self.approval, self.premises, None, None)
+        intent = self.gate._operations.intent(Proposal(self.key, effect or self.world.transfer(), self.approval, self.premises))
         return protocol.fire(intent, self.gate._operations.sender(self.world.capabilities))
 
     def fire(self, crash: Death | None = None, interpose: Interposed | None = None) -> Outcome:

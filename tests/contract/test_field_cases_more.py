@@ -25,6 +25,7 @@ from interlock import Gate, Outcome
 from interlock.domain import protocol, requests
 from interlock.errors import InvalidEffect
 from interlock.infrastructure.sqlite.journal import SQLiteJournal
+from interlock.operations import Proposal
 from interlock.stripe import StripeRefunds
 from tests.crashing import Crash, abandon
 
@@ -223,7 +224,7 @@ def _die_before_recording(shop: Shop, target: StripeRefunds) -> None:
     gate = shop.gate(target)
     shop.approve(gate)
     effect = target.refund(payment=shop.payment, amount_minor=AMOUNT, currency="usd")
-    intent = gate._operations.intent(KEY, effect, APPROVAL, [target.observe(shop.payment)], None, None)
+    intent = gate._operations.intent(Proposal(KEY, effect, APPROVAL, [target.observe(shop.payment)]))
 
     def perform(request: requests.Request[Any]) -> Any:
         answer = gate._driver.perform(request)

@@ -17,6 +17,7 @@ from interlock.evidence.checkpoints import Checkpoint
 from interlock.evidence.merkle import verify_inclusion
 from interlock.evidence.tlog_proofs import TlogProof
 from interlock.log import LogConfig
+from interlock.operations import Proposal
 from tests.gates import drive, open_gate, present
 from tests.integration.postgres_stage import Background, Provider
 from tests.journals import PostgresJournals, SQLiteJournals
@@ -150,7 +151,7 @@ def die_at_the_anchor(gate: Gate, effect: Effect[Any]) -> None:
 
     approval = gate.approve("case-a", cap_minor=AMOUNT, currency="usd", by="user:1", expires_in_s=3600)
     with pytest.raises(KeyboardInterrupt):
-        drive(gate, gate._operations.fire("pay:a", effect, approval, (), None, None, 0.0), die)
+        drive(gate, gate._operations.fire(Proposal("pay:a", effect, approval), 0.0), die)
     assert gate.receipt("pay:a").sends == 1
 
 
@@ -254,7 +255,7 @@ def test_without_an_anchor_no_request_is_made(stage: Stage) -> None:
     asked: list[str] = []
     with stage.gate(stage.config()) as gate:
         approval = gate.approve("case-a", cap_minor=100, currency="usd", by="user:1", expires_in_s=3600)
-        part = gate._operations.fire("pay:a", stage.effect("a"), approval, (), None, None, 0.0)
+        part = gate._operations.fire(Proposal("pay:a", stage.effect("a"), approval), 0.0)
 
         def note(request: requests.Request[Any]) -> Any:
             asked.append(type(request).__name__)

@@ -11,6 +11,7 @@ import pytest
 from interlock import Ambiguous, AsyncGate, Committed, InFlight, Outcome
 from interlock.domain import requests
 from interlock.domain.requests import Protocol
+from interlock.operations import Proposal
 from tests.crashing import AFTER_SEND, BEFORE_SEND, CrashAt, CrashPoint, Death, Stage, When, disagreement, in_doubt
 from tests.gates import AwaitedTarget
 from tests.integration.tasks import (
@@ -43,7 +44,7 @@ def _points() -> Iterator[CrashPoint]:
 
 def _firing(gate: AsyncGate, stage: Stage) -> Protocol[Any]:
     premises = (World(stage.world.profile).observe(SUBJECT),)
-    return gate._operations.fire(KEY, stage.world.transfer(), "case-1", premises, None, None, 0.0)
+    return gate._operations.fire(Proposal(KEY, stage.world.transfer(), "case-1", premises), 0.0)
 
 
 def _recovering(gate: AsyncGate, stage: Stage) -> Protocol[Any]:

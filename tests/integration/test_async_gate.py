@@ -22,6 +22,7 @@ from interlock import (
 )
 from interlock.domain import requests
 from interlock.errors import GateClosed, OutcomeNotRecorded
+from interlock.operations import Proposal
 from tests.crashing import AFTER_SEND, CrashAt, Stage, When, in_doubt
 from tests.gates import AwaitedTarget
 from tests.integration.tasks import (
@@ -185,7 +186,7 @@ def test_two_gates_in_one_process_are_two_holders() -> None:
         async with opening(stage, stage.world) as two:
             assert one._driver.locks.holder != two._driver.locks.holder
             assert await Cancelled(one, stage.world, CrashAt(requests.StillAt, When.AFTER)).run(
-                one._operations.fire(KEY, stage.world.transfer(), "case-1", (), None, None, 0.0)
+                one._operations.fire(Proposal(KEY, stage.world.transfer(), "case-1"), 0.0)
             )
             assert getattr(await fire(two, stage), "reason", None) == "held"
             await one.close()
