@@ -6,11 +6,11 @@ A policy sorts every change since the decision into four kinds; the worst of the
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, cast
 from uuid import UUID
 
 import rfc8785
@@ -101,15 +101,6 @@ class PremisePolicy(Protocol):
 
     def judge(self, decided: Facts, now: Facts, purpose: Purpose) -> Judgement:
         """Sort every change between the two readings."""
-        ...
-
-
-@runtime_checkable
-class ParticularPolicy(PremisePolicy, Protocol):
-    """A policy that fits some effects only."""
-
-    def judges(self, effect: EffectRecord) -> bool:
-        """Say whether it can judge a change of the world for this effect."""
         ...
 
 
@@ -245,7 +236,9 @@ def require_judged(premise: Premise, policy: PremisePolicy, effect: EffectRecord
     Raises:
         InvalidPremise: it can't.
     """
-    if isinstance(policy, ParticularPolicy) and not policy.judges(effect):
+    # Not asked with isinstance: that takes 35 us for a protocol, in every fire.
+    judges: Callable[[EffectRecord], bool] | None = getattr(policy, "judges", None)
+    if judges is not None and not judges(effect):
         raise InvalidPremise(
             f"the premise policy {policy.name!r} can't judge what a change of {premise.subject} means for this effect of "
             f"{effect.target!r}; nothing was written or sent. Where any change has to refuse it, give "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.domain.effects import DataclassCodec, Effect, record_effect
+from interlock.domain.effects import DataclassCodec, Effect, EffectRecord, record_effect
 from interlock.domain.premises import (
     Change,
     ChangeKind,
@@ -22,6 +23,7 @@ from interlock.domain.premises import (
     Strict,
     facts_text,
     judge_premise,
+    require_judged,
     same,
     unreadable,
 )
@@ -174,3 +176,22 @@ def test_a_premise_that_could_not_be_stored_or_compared_is_not_made(wrong: dict[
     good = {"target": "world", "subject": "acct_1", "facts_json": "{}", "read_at": AT, "policy": "strict"}
     with pytest.raises(InvalidPremise):
         Premise(**{**good, **wrong})
+
+
+class OfPaymentsAlone(Strict):
+    """A policy that says of which effects it can judge a change."""
+
+    name = "payments"
+
+    def judges(self, effect: EffectRecord) -> bool:
+        """Those at one target."""
+        return effect.target == "world"
+
+
+def test_a_policy_is_asked_whether_it_can_judge_the_effect() -> None:
+    """Where it says so at all: what it could never judge would pass for unreadable for ever."""
+    premise = replace(_premise({"status": "open"}), policy="payments")
+    require_judged(premise, OfPaymentsAlone(), EFFECT)
+    require_judged(premise, Strict(), replace(EFFECT, target="mail"))
+    with pytest.raises(InvalidPremise, match="'payments' can't judge"):
+        require_judged(premise, OfPaymentsAlone(), replace(EFFECT, target="mail"))
