@@ -37,6 +37,18 @@ DEFECTS: tuple[Defect, ...] = (
         tests=("tests/integration/test_stripe_refunds_read.py",),
     ),
     Defect(
+        name="the-door-of-an-earlier-key-is-told",
+        breaks=(BURN, "I9", "I10"),
+        file=_RECOVERY,
+        old="    return (yield from _close_key(action, sender, doubt, checked, action.attempt, by_horizon=by_horizon))\n",
+        new=lines(
+            "    last = yield from _close_key(action, sender, doubt, checked, action.attempt, by_horizon=by_horizon)",
+            "    return _Closed(Door.HORIZON) if action.attempt > 1 and isinstance(last, _Closed) else last",
+            "",
+        ),
+        tests=(_DOORS_TEST,),
+    ),
+    Defect(
         name="key-that-is-used-taken-for-burned",
         breaks=(BURN, "I6"),
         file=_RECOVERY,

@@ -54,8 +54,8 @@ DEFECTS: tuple[Defect, ...] = (
         name="door-closed-for-the-last-key-only",
         breaks=("rule 2",),
         file=_RECOVERY,
-        old="    for attempt in range(1, action.attempt + 1):\n",
-        new="    for attempt in range(action.attempt, action.attempt + 1):\n",
+        old="    for attempt in range(1, action.attempt):\n",
+        new="    for attempt in range(action.attempt, action.attempt):\n",
         tests=(_RULES_TEST,),
     ),
     *(

@@ -196,15 +196,15 @@ class _Closed:
 def _close_door(
     action: GatedAction, sender: Sender, doubt: Doubt, checked: Checked, *, by_horizon: bool
 ) -> Protocol[Step | _Closed]:
-    """Close the door for every attempt's key, the current one last (rule 2)."""
-    how = Door.BURNED
-    for attempt in range(1, action.attempt + 1):
+    """Close the door for every attempt's key (rule 2), the current one last: how that was closed is what is told.
+
+    The doors of the keys before it were closed before it was used.
+    """
+    for attempt in range(1, action.attempt):
         closed = yield from _close_key(action, sender, doubt, checked, attempt, by_horizon=by_horizon)
         if not isinstance(closed, _Closed):
             return closed
-        if closed.how is Door.HORIZON:
-            how = Door.HORIZON
-    return _Closed(how)
+    return (yield from _close_key(action, sender, doubt, checked, action.attempt, by_horizon=by_horizon))
 
 
 def _close_key(
@@ -232,8 +232,8 @@ def _close_key(
             case AlreadyUsed():
                 pass
     if attempt < action.attempt:
-        # A new key is only ever used behind the closed door of the one before, and a closed door stays closed.
-        return _Closed(Door.HORIZON if by_horizon else Door.BURNED)
+        # A new key is only ever used behind the closed door of the one before, and a closed door stays closed, however it was.
+        return _Closed(Door.HORIZON)
     return (yield from _wait_for_horizon(action, sender, doubt, checked, attempt, by_horizon=by_horizon))
 
 

@@ -10,17 +10,19 @@ from interlock import Outcome
 from interlock.domain import requests
 from tests.crashing import (
     AFTER_SEND,
+    BEFORE_SEND,
     CLAIM_OVER_S,
     LATE_SEND,
     Actor,
     Stage,
     assert_agreement,
+    crashes,
     in_doubt,
     once,
     staged,
     to_the_end,
 )
-from tests.provider_world import DAY_S, START, BurnFault, SendFault
+from tests.provider_world import AMOUNT, DAY_S, START, SUBJECT, BurnFault, SendFault
 
 
 @pytest.mark.parametrize("profile", ["keys-burn", "keys-lookup-burn", "keys-lookup-burn-roll-unknown"])
@@ -43,6 +45,23 @@ def test_behind_a_burned_key_nothing_lands_late_or_from_a_zombie(profile: str, f
         stage.revoke()
         assert to_the_end(stage.actor("second", "second")).receipt.status == "REFUSED"
         assert_agreement(stage, zombie)
+
+
+def test_a_refusal_names_the_door_of_the_key_that_was_used_last(folder: Path) -> None:
+    """The first key can't be burned any more, and the second one is: nothing is waited for, and the record says so lawfully."""
+    with staged(folder, "keys-lookup-burn") as stage:
+        in_doubt(stage, premises=(stage.world.observe(SUBJECT),))
+        stage.world.advance(2 * DAY_S)
+        second = stage.actor()
+        assert crashes(second.recover, BEFORE_SEND)
+        second.die()
+        stage.world.by_hand(AMOUNT, case="case-1")
+        actor = stage.actor()
+        refusal = actor.recover().receipt.refusal
+        assert refusal is not None
+        assert refusal.door == "burned"
+        assert [dispatch.attempt for dispatch in actor.action().dispatches] == [1, 2]
+        assert_agreement(stage, actor)
 
 
 @pytest.mark.parametrize("pause", [requests.StillAt, requests.Send], ids=["before its check", "after its check"])
