@@ -34,8 +34,8 @@ _APPENDS = (
         name="writers-of-an-approval-do-not-stand-in-line",
         breaks=("I3",),
         file=_APPENDING,
-        old="        if share.is_approval:\n",
-        new="        if False:\n",
+        old="        if share.is_approval or not share.events:\n",
+        new="        if not share.events:\n",
         tests=(_APPROVALS_TEST,),
     ),
     Defect(

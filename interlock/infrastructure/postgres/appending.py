@@ -92,13 +92,9 @@ def _statement(shares: tuple[Share, ...], names: int, has_summary: bool) -> Stat
     sources, conditions, rows = ["journal"], [f"(log = {log} OR refuse_another_journal())"], list[str]()
     for share in shares:
         aggregate, version = f"{next(places)}::uuid", f"{next(places)}::integer"
-        if not share.events:
+        if share.is_approval or not share.events:
             conditions.append(f"is_latest({aggregate}, {version})")
-            continue
-        if share.is_approval:
-            # It is judged by an older snapshot than the one after the lock: who came before has taken the version (I3).
-            sources.append(f"pg_advisory_xact_lock(hashtextextended({aggregate}::text, 0::bigint))")
-        if not share.is_new:
+        if share.events and not share.is_new:
             head = f"head_{len(sources)}"
             sources.append(_HEAD.format(aggregate, head))
             conditions.append(f"({head}.originator_version, {head}.leaf_hash) = ({version}, {next(places)}::bytea)")

@@ -3,9 +3,9 @@
 
 DROP FUNCTION append_events;
 
--- Whether an aggregate of which nothing is written, such as an asserted approval, is at its latest version. It has no row that
--- could conflict, so its writers stand in line, and nobody else's. The version is read after the lock was taken, by a snapshot
--- of its own, or it would be judged on an old one (I3).
+-- Whether an approval is at this version still. One that is only asserted has no row that could conflict, so an approval's writers
+-- stand in line, and nobody else's. The version is read after the lock was taken, by a snapshot of its own, or it would be judged
+-- on an old one (I3).
 CREATE FUNCTION is_latest(aggregate uuid, version integer) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     IF current_setting('transaction_isolation') <> 'read committed' THEN
