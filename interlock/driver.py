@@ -215,6 +215,7 @@ class Performer:
         self.config = config
         self.closing = threading.Event()
         self.is_shut = False
+        self._shutting = threading.RLock()
         self.at_work = AtWork()
         self._performed_by: Mapping[type[Request[Any]], Callable[[Any], Any]] = {
             requests.Now: self._now,
@@ -255,11 +256,12 @@ class Performer:
     def shut(self) -> None:
         """Give the lock back and close the journal. Shutting twice does nothing."""
         self.stop()
-        if self.log is not None:
-            self.log.stop()
-        self.locks.release()
-        self.journal.close()
-        self.is_shut = True
+        with self._shutting:  # a descriptor that two threads close may be somebody else's by the second time
+            if self.log is not None:
+                self.log.stop()
+            self.locks.release()
+            self.journal.close()
+            self.is_shut = True
 
     def renew_after_fork(self) -> None:
         """Become another holder in a forked child."""
@@ -267,6 +269,7 @@ class Performer:
         if self.log is not None:
             self.log.renew_after_fork()
         self.closing = threading.Event()
+        self._shutting = threading.RLock()
         self.at_work = AtWork()
 
     def perform(self, request: Request[Any]) -> Any:

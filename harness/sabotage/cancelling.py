@@ -24,6 +24,14 @@ DEFECTS = (
         tests=(_THREADS_TEST,),
     ),
     Defect(
+        name="two-threads-shut-the-gate-at-once",
+        breaks=(CANCELLING,),
+        file=_DRIVER,
+        old="        with self._shutting:  # a descriptor",
+        new="        with threading.Lock():  # a descriptor",
+        tests=(_THREADS_TEST,),
+    ),
+    Defect(
         name="action-let-go-while-its-thread-still-writes",
         breaks=(CANCELLING, "I2"),
         file=_ASYNC_DRIVER,

@@ -1,16 +1,22 @@
 """Threads that share one gate."""
 
 import threading
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
+from typing import cast
 
 import pytest
 
-from interlock import Gate
+from interlock import Gate, GateConfig
 from interlock.domain.sending import NOT_SENT_PAUSES_S
+from interlock.driver import Driver, Registry
 from interlock.errors import GateClosed
+from interlock.infrastructure.clock import SystemClock
+from interlock.infrastructure.locks import Locks
+from interlock.infrastructure.opening import open_journal
 from tests.integration.shared_ledger import AMOUNT_MINOR, WRITE, Kind, World, do_at, nowhere
 
 THREADS = 16
@@ -148,6 +154,31 @@ def test_nothing_begins_while_a_gate_is_being_closed(tmp_path: Path) -> None:
         closed.result()
     with world.gate() as again:
         assert [receipt.key for receipt in again.receipts().receipts] == ["one"]
+
+
+class Lock:
+    """A gate's lock that takes a while to be given back, and knows how many gave it back at the same moment."""
+
+    def __init__(self) -> None:
+        self.most = 0
+        self._giving_back: list[int] = []
+
+    def release(self) -> None:
+        """Give it back."""
+        self._giving_back.append(threading.get_ident())
+        self.most = max(self.most, len(self._giving_back))
+        time.sleep(0.1)
+        self._giving_back.pop()
+
+
+def test_two_threads_close_a_gate_one_after_the_other(tmp_path: Path) -> None:
+    """Both would close the lock's descriptor, whose number may be another file's by the second time."""
+    lock = Lock()
+    driver = Driver(open_journal(World(tmp_path).url), Registry({}, {}, {}), cast("Locks", lock), SystemClock(), GateConfig())
+    with ThreadPoolExecutor(2) as pool:
+        for closing in [pool.submit(driver.close) for _ in range(2)]:
+            closing.result()
+    assert lock.most == 1
 
 
 def test_a_gate_that_is_closed_from_inside_a_run_does_not_wait_for_itself(tmp_path: Path) -> None:
