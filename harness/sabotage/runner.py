@@ -16,15 +16,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from harness.sabotage.defects import Defect
+from harness.sabotage.defects import BURN, HORIZON, INVARIANTS, RULES, Defect, StaleCatalogueError
 
 ROOT = Path(__file__).resolve().parents[2]
 
 _COPIED = ("docs", "harness", "interlock", "tests")
 _MEMORY = Path("/dev/shm")  # noqa: S108 - a folder of its own is made in it
-_AT_ONCE = 2
+PROCESSES = 2
 _IN_THE_CRASH_KIT = ("interlock/domain/", "interlock/driver.py", "interlock/infrastructure/")
 """What the crash kit drives as it is; it has a provider of its own, and reads the journal through nothing else."""
+_NOT_IN_IT = "interlock/infrastructure/postgres/"
+"""The schedules are drawn on a journal of SQLite in memory."""
+_PROTOCOL = frozenset((*INVARIANTS, *RULES, BURN, HORIZON))
 _ABOVE_THE_JOURNALS = ("interlock/domain/", "interlock/driver.py", "interlock/stripe/")
 """Where a defect shows on one journal and with one gate as on all."""
 _ONE_OF_EACH = ("-k", "not postgres and not async")
@@ -50,6 +53,7 @@ class Run:
         seconds: how long it took, the start of pytest included.
         schedules: how many random schedules of the crash kit it took, over all profiles; None where they were not played, or
             found nothing.
+        trouble: why the tests could not be run, so that nothing is known of the defect; None where they were.
     """
 
     defect: Defect | None
@@ -57,11 +61,12 @@ class Run:
     tests: int
     seconds: float
     schedules: int | None = None
+    trouble: str | None = None
 
     @property
     def survived(self) -> bool:
         """Whether no test caught the defect."""
-        return self.defect is not None and self.red is None
+        return self.defect is not None and self.red is None and self.trouble is None
 
 
 def run_without_defect(defects: Sequence[Defect]) -> Run:
@@ -83,18 +88,15 @@ def run_without_defect(defects: Sequence[Defect]) -> Run:
     return Run(None, None, tests, seconds)
 
 
-def run_with(defects: Sequence[Defect], schedules: int = 0) -> Iterator[Run]:
-    """Run the tests of each defect on a copy that has it, two copies at once; yield the runs in order.
+def run_with(defects: Sequence[Defect], schedules: int = 0, processes: int = PROCESSES) -> Iterator[Run]:
+    """Run the tests of each defect on a copy that has it; yield the runs in order.
 
     Args:
         defects: which.
         schedules: how many random schedules to play at most, where the crash kit can see the defect at all.
-
-    Raises:
-        StaleCatalogueError: a defect does not fit the code.
-        NotRunError: the tests could not be run.
+        processes: how many copies to work on at once.
     """
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+    with ThreadPoolExecutor(processes) as pool:
         yield from pool.map(partial(_run_with, schedules=schedules), defects)
 
 
@@ -104,18 +106,28 @@ def copy_of_repository() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="sabotage-", dir=_MEMORY if _MEMORY.is_dir() else None) as name:
         root = Path(name)
         for folder in _COPIED:
-            shutil.copytree(ROOT / folder, root / folder, ignore=shutil.ignore_patterns("__pycache__"))
+            # With what is compiled already: it is valid there, but for the one file, and compiling takes longer than most tests.
+            shutil.copytree(ROOT / folder, root / folder)
         shutil.copy(ROOT / "pyproject.toml", root)
         yield root
 
 
 def _run_with(defect: Defect, schedules: int) -> Run:
     with copy_of_repository() as root:
-        defect.apply(root)
-        run = _run(root, defect, defect.tests, one_of_each=_shows_on_one(defect))
-        if schedules and defect.file.startswith(_IN_THE_CRASH_KIT):
+        try:
+            defect.apply(root)
+            run = _run(root, defect, defect.tests, one_of_each=_shows_on_one(defect))
+        except (StaleCatalogueError, NotRunError) as error:
+            return Run(defect, None, 0, 0.0, trouble=str(error))
+        if schedules and in_the_crash_kit(defect):
             run = replace(run, schedules=schedules_until_found(root, schedules))
         return run
+
+
+def in_the_crash_kit(defect: Defect) -> bool:
+    """Return whether the crash kit can see it: a defect of the protocol, or of what the protocol stands on in the kit."""
+    kit = defect.file.startswith(_IN_THE_CRASH_KIT) and not defect.file.startswith(_NOT_IN_IT)
+    return kit and not _PROTOCOL.isdisjoint(defect.breaks)
 
 
 def schedules_until_found(root: Path, schedules: int) -> int | None:
