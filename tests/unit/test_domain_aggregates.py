@@ -144,3 +144,32 @@ def test_a_key_expires_a_margin_before_its_window() -> None:
     """Counted from its first dispatch."""
     profile = CapabilityProfile(dedupe_window_s=100, dedupe_margin_s=40)
     assert profile.key_expires(AT) == AT + timedelta(seconds=60)
+
+
+def test_an_approval_is_over_when_nothing_can_be_sent_under_it() -> None:
+    """Revoked, expired or used up, and with no send that may still land."""
+    other = UUID(int=2)
+
+    def made(*, reserved: bool = False, spent: int = 0, revoked: bool = False) -> Approval:
+        approval = _approval(uses=2, cap=100)
+        for action in (UUID(int=9), other)[:spent]:
+            approval.spend(action, _effect(1), AT)
+        if reserved:
+            approval.reserve(UUID(int=10), _effect(1), AT)
+        if revoked:
+            approval.revoke("u", "", AT)
+        return approval
+
+    late, end = AT + timedelta(seconds=99), AT + timedelta(seconds=100)
+    assert [one.is_over(late) for one in (made(), made(spent=1), made(spent=2), made(revoked=True))] == [False, False, True, True]
+    assert [one.is_over(end) for one in (made(), made(reserved=True), made(spent=2))] == [True, False, True]
+    assert not made(reserved=True, revoked=True).is_over(late)
+
+
+def test_an_approvals_erasure_says_who_asked_and_why() -> None:
+    """And nothing else is said of it any more."""
+    approval = _approval(uses=1, cap=100)
+    approval.erase("request", "user:9", AT)
+    last = approval.pending_events[-1]
+    assert isinstance(last, Approval.Erased)
+    assert (last.reason, last.by, last.timestamp, last.originator_version) == ("request", "user:9", AT, 2)

@@ -233,7 +233,7 @@ class Loose:
         return values
 
 
-@pytest.mark.parametrize("value", [1.5, 2**53, [], {}, "\ud800", b""], ids=repr)
+@pytest.mark.parametrize("value", [1.5, 2**53, [], {}, "\ud800", b""], ids=range(6))
 def test_what_a_codec_of_ones_own_gives_is_checked_too(value: Any) -> None:
     """A fingerprint is only made of what every reader keeps exactly."""
     with pytest.raises(InvalidEffect):

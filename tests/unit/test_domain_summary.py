@@ -10,7 +10,7 @@ from interlock.domain.action import GatedAction
 from interlock.domain.answers import Settlement
 from interlock.domain.erasure import mark_erased
 from interlock.domain.requests import AppendAnswer
-from interlock.domain.states import Door, Doubt, Via
+from interlock.domain.states import Door, Doubt, Remains, Status, Via
 from interlock.domain.summary import IN_FLIGHT, ActionSummary, needs_attention, summarize
 from interlock.errors import NotErasable
 from tests.scripted import ACTION_ID, AT, Outside, dispatched, evidence, gate, intended, later
@@ -102,13 +102,25 @@ def marked(action: GatedAction, outside: Outside) -> None:
     outside.run(mark_erased(action, "request", "user:9"))
 
 
-@pytest.mark.parametrize("how", ["committed", "reversed", "refused", "resolved"])
-def test_what_is_over_may_be_forgotten(how: str) -> None:
-    """It is written down first, once, with who asked and why."""
+@pytest.mark.parametrize(
+    ("how", "status", "via", "code", "settlement"),
+    [
+        ("committed", Status.COMMITTED, Via.FIRST_SEND, None, Settlement.FINAL),
+        ("reversed", Status.COMMITTED, Via.FIRST_SEND, None, Settlement.REVERSED),
+        ("refused", Status.REFUSED, None, "declined:card", None),
+        ("resolved", Status.COMMITTED, Via.RESOLUTION, None, None),
+    ],
+)
+def test_what_is_over_may_be_forgotten(
+    how: str, status: Status, via: Via | None, code: str | None, settlement: Settlement | None
+) -> None:
+    """It is written down first, once, with who asked and why, and what became of it."""
     outside = Outside()
     marked(ended(how), outside)
     ((erased,),) = outside.appended
     assert (erased.reason, erased.by, erased.timestamp) == ("request", "user:9", AT)
+    left = Remains(status=status, via=via, code=code, settlement=settlement, target="world", intended_at=AT)
+    assert erased.remains == left
 
 
 @pytest.mark.parametrize("how", ["ambiguous", "open"])
