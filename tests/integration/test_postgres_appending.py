@@ -1,20 +1,17 @@
 """One commit is one statement: it goes on from the journal's own end of a chain, and says who came before."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from interlock import Refused
 from interlock.domain.requests import AppendAnswer
 from interlock.errors import JournalUnavailable
 from interlock.infrastructure.opening import open_journal
 from interlock.infrastructure.postgres.connections import connect, parse_url
 from tests.crashing import Stage
 from tests.integration.postgres_cases import run
-from tests.integration.test_postgres_approvals import HOLD, wait_for
 from tests.journals import PostgresJournals, present
 from tests.provider_world import PROFILES, World
 
@@ -48,31 +45,6 @@ def test_nothing_is_tried_again_where_the_journal_is_gone(stage: Stage) -> None:
         approval.revoke("user:1", "a mistake", approval.created_on)
         with pytest.raises(JournalUnavailable, match="holds no journal"):
             journal.append(None, approval)
-
-
-def test_a_fire_that_waits_behind_a_revocation_says_that_it_was_revoked(stage: Stage, postgres_url: str) -> None:
-    """It is the approval that moved, and not the action, although both are written at once: nothing is sent."""
-    actor = stage.actor()
-    schema = stage.url.rpartition("schema=")[2]
-    with psycopg.connect(postgres_url, autocommit=True, options=f"-c search_path={schema}") as holder:
-        holder.execute(HOLD)
-        holder.execute("SELECT pg_advisory_lock(1, 1)")
-        revoking = threading.Thread(target=stage.revoke)
-        revoking.start()
-        wait_for(holder, 1)
-        outcomes: list[object] = []
-        firing = threading.Thread(target=lambda: outcomes.append(actor.fire()))
-        firing.start()
-        wait_for(holder, 2, firing)
-        holder.execute("SELECT pg_advisory_unlock(1, 1)")
-        revoking.join()
-        firing.join()
-    (outcome,) = outcomes
-    assert isinstance(outcome, Refused)
-    assert outcome.receipt.refusal is not None
-    assert outcome.receipt.refusal.code == "approval_revoked"
-    assert stage.world.sent == []
-    assert actor.gate.verify().valid
 
 
 def test_an_asserted_version_is_judged_by_a_snapshot_of_its_own(postgres_url: str) -> None:
