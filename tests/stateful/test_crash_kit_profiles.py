@@ -5,7 +5,7 @@ import pytest
 from harness.crash_test import batches, simulated, until_found
 from interlock.testing import PROFILES, SimulatedProvider, SimulatedTarget, WorldClock
 
-SCHEDULES = 70
+SCHEDULES = 40
 LONG = 3_000
 
 
