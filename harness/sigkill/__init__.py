@@ -6,7 +6,8 @@ python -m harness.sigkill --schedules 300 --seed 0 --journal postgres
 from __future__ import annotations
 
 from harness.sigkill.counts import Counts
+from harness.sigkill.gates import GateKind
 from harness.sigkill.play import ScheduleFailed, play
 from harness.sigkill.schedule import Schedule, draw
 
-__all__ = ["Counts", "Schedule", "ScheduleFailed", "draw", "play"]
+__all__ = ["Counts", "GateKind", "Schedule", "ScheduleFailed", "draw", "play"]

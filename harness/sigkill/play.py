@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from harness.postgres.journals import fresh_schema
 from harness.sigkill import worker
 from harness.sigkill.counts import Counts
+from harness.sigkill.gates import GateKind
 from harness.sigkill.judge import Record, record_of, violations
 from harness.sigkill.schedule import CURRENCY, PAYMENT_MINOR, WORKERS, Case, Fault, HandRefund, Happening, Schedule, draw
 from harness.standins.stripe.client import ControlRefusedError, StripeControl, StripeStandIn
@@ -30,7 +31,14 @@ _LONGEST_S = 90.0
 # Forked from a server with one thread that has imported everything: no lock of this process is inherited, and a start is quick.
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["interlock.gate", "interlock.stripe", "stripe", "interlock.infrastructure.postgres.journal", "harness.sigkill.worker"]
+    [
+        "interlock.gate",
+        "interlock.async_gate",
+        "interlock.stripe",
+        "stripe",
+        "interlock.infrastructure.postgres.journal",
+        "harness.sigkill.worker",
+    ]
 )
 
 
@@ -38,12 +46,13 @@ class ScheduleFailed(AssertionError):
     """A schedule showed something that must never be. The message has its seed, its steps and what every process did."""
 
 
-def play(schedule: Schedule, database: str | None = None) -> Counts:
+def play(schedule: Schedule, database: str | None = None, gates: GateKind = GateKind.SYNC) -> Counts:
     """Play a schedule in a folder of its own, and judge it.
 
     Args:
         schedule: what happens.
         database: a PostgreSQL database, in which the journal gets a schema of its own; None for a file in the folder.
+        gates: which gate the workers have.
 
     Raises:
         ScheduleFailed: something that must never be was seen.
@@ -53,7 +62,7 @@ def play(schedule: Schedule, database: str | None = None) -> Counts:
         StripeStandIn(Path(name) / "ledger.jsonl") as standin,
         _journal(database) as journal_url,
     ):
-        site = open_cases(schedule, Path(name), standin, journal_url)
+        site = replace(open_cases(schedule, Path(name), standin, journal_url), gates=gates)
         troupe = _Troupe(schedule, site)
         troupe.play(standin)
         quiet(standin)
@@ -69,10 +78,10 @@ def _journal(database: str | None) -> AbstractContextManager[str | None]:
     return nullcontext() if database is None else fresh_schema(database, f"sigkill_{secrets.token_hex(8)}")
 
 
-def play_seed(seed: int, database: str | None = None) -> Counts | str:
+def play_seed(seed: int, database: str | None = None, gates: GateKind = GateKind.SYNC) -> Counts | str:
     """Play the schedule of a seed; return its counts, or what it showed."""
     try:
-        return play(draw(seed), database)
+        return play(draw(seed), database, gates)
     except ScheduleFailed as failure:
         return str(failure)
 

@@ -10,12 +10,14 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from harness.clocks import ShiftedClock
+from harness.sigkill.gates import GateKind, WorkersGate, opened
 from harness.sigkill.schedule import CLAIM_TTL_S, CURRENCY, SEND_DEADLINE_S, SETTLE_S, Case, Death, Job, Point, Profile, Verb
 from harness.standins.stripe.client import LOCAL_API_KEY, StripeStandIn
 from interlock import Effect, Gate, GateConfig, Outcome, Premise, Target
@@ -53,6 +55,7 @@ class Site:
         profile: what the target may rely on.
         cases: the cases.
         journal_url: the journal's, where it is no file in the folder.
+        gates: which gate the workers have.
     """
 
     folder: Path
@@ -60,6 +63,7 @@ class Site:
     profile: Profile
     cases: tuple[OpenCase, ...] = ()
     journal_url: str | None = None
+    gates: GateKind = GateKind.SYNC
 
     @property
     def url(self) -> str:
@@ -85,7 +89,11 @@ class Site:
         clock = ShiftedClock(ahead_s) if ahead_s else None
         return Gate.open(self.url, targets=[target], config=GateConfig(claim_ttl_s=CLAIM_TTL_S), clock=clock)
 
-    def fire(self, gate: Gate, number: int, key: str, wait_s: float = 0.0) -> Outcome:
+    def workers_gate(self, target: Target[Any]) -> AbstractContextManager[WorkersGate]:
+        """Open a worker's gate on the journal."""
+        return opened(self.gates, self.url, target, GateConfig(claim_ttl_s=CLAIM_TTL_S))
+
+    def fire(self, gate: WorkersGate, number: int, key: str, wait_s: float = 0.0) -> Outcome:
         """Fire one action of a case: always the same effect under the same key, on the decision that was saved."""
         one = self.cases[number]
         effect = self.refunds().refund(
@@ -201,7 +209,7 @@ def with_traceback(log: Log, task: Callable[[], None]) -> None:
 
 def _live(site: Site, slot: int, jobs: tuple[Job, ...], reaper: Reaper, log: Log) -> None:
     begun = [line["job"] for line in log.lines() if line["what"] == "begin"]
-    with site.gate(MortalTarget(site.refunds(), reaper.at)) as gate:
+    with site.workers_gate(MortalTarget(site.refunds(), reaper.at)) as gate:
         reaper.at(Point.DELAY)
         for number in range(max(begun, default=0), len(jobs)):
             _meet(site, slot, jobs[number])
@@ -209,7 +217,7 @@ def _live(site: Site, slot: int, jobs: tuple[Job, ...], reaper: Reaper, log: Log
             _do(site, gate, jobs[number], log)
 
 
-def _do(site: Site, gate: Gate, job: Job, log: Log) -> None:
+def _do(site: Site, gate: WorkersGate, job: Job, log: Log) -> None:
     try:
         match job.verb:
             case Verb.FIRE:
@@ -223,7 +231,7 @@ def _do(site: Site, gate: Gate, job: Job, log: Log) -> None:
         log.say("raised", key=job.key, error=type(error).__name__, words=str(error))
 
 
-def _recover(gate: Gate, log: Log) -> None:
+def _recover(gate: WorkersGate, log: Log) -> None:
     report = gate.recover()
     for outcome in report.outcomes:
         _say_outcome(log, outcome)

@@ -7,21 +7,21 @@ from dataclasses import replace
 
 import pytest
 
-from harness.sigkill import Counts, Schedule, draw, play
+from harness.sigkill import Counts, GateKind, Schedule, draw, play
 from harness.sigkill.judge import Record, record_of, violations
 from harness.sigkill.play import open_cases
 from harness.sigkill.schedule import Case, Job, Profile, Verb, Worker
 from harness.sigkill.worker import live
 from harness.standins.stripe.client import StripeStandIn
 
-NORMAL, NORMAL_ON_POSTGRES, LONG = 8, 4, 300
+NORMAL, NORMAL_ON_POSTGRES, NORMAL_ASYNC, LONG = 8, 4, 4, 300
 
 
-def play_all(seeds: range, database: str | None = None) -> Counts:
+def play_all(seeds: range, database: str | None = None, gates: GateKind = GateKind.SYNC) -> Counts:
     """Play a schedule for each seed; the first one that shows a violation raises, with its seed and steps."""
     counts = Counts()
     for seed in seeds:
-        counts.add(play(draw(seed), database))
+        counts.add(play(draw(seed), database, gates))
     print(f"seeds {seeds.start} to {seeds.stop - 1}", *map(": ".join, counts.lines()), sep="\n")  # noqa: T201 - shown where it fails
     return counts
 
@@ -50,12 +50,21 @@ def test_killed_workers_send_once_and_lose_nothing_on_postgres(postgres_url: str
     assert counts.endings["COMMITTED"] > 0, "nothing was refunded: the schedules test nothing"
 
 
+def test_killed_workers_send_once_and_lose_nothing_with_the_async_gate() -> None:
+    """The same where every worker has an `AsyncGate`, whose sends are made by threads."""
+    seed = int(os.environ.get("SIGKILL_SEED") or random.SystemRandom().randrange(1_000_000))
+    counts = play_all(range(seed, seed + NORMAL_ASYNC), gates=GateKind.ASYNC)
+    assert counts.restarts > 0, "nobody was killed: the schedules test nothing"
+    assert counts.endings["COMMITTED"] > 0, "nothing was refunded: the schedules test nothing"
+
+
 @pytest.mark.long
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("gates", GateKind)
 @pytest.mark.parametrize("journal", ["sqlite", "postgres"])
-def test_three_hundred_schedules(journal: str, request: pytest.FixtureRequest) -> None:
+def test_three_hundred_schedules(journal: str, gates: GateKind, request: pytest.FixtureRequest) -> None:
     """300 schedules: no double send, no lost action, every receipt agrees with the ledger; every kind of death occurs."""
-    counts = play_all(range(LONG), request.getfixturevalue("postgres_url") if journal == "postgres" else None)
+    counts = play_all(range(LONG), request.getfixturevalue("postgres_url") if journal == "postgres" else None, gates)
     assert counts.schedules == LONG
     assert all(
         counts.kills[point] > 0 for point in ("before_send", "in_send", "after_answer", "before_lookup", "after_burn", "delay")
