@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ from interlock.testing.exploration.world import World
 assert interlock.__file__.startswith(sys.argv[1]), interlock.__file__
 world = World(list(all_profiles())[int(sys.argv[2])], FAMILIES[sys.argv[3]])
 found = explore(world, most_states=60_000, stop_at_violation=True)
-print(json.dumps({"states": found.states, "violations": found.violations}))
+print(json.dumps({"states": found.states, "violations": found.violations, "stuck": found.stuck_schedule}))
 """
 
 
@@ -162,27 +163,66 @@ SABOTAGES = (
         "I4",
         family="premises",
     ),
+    Sabotage(
+        "another effect under the key is taken for the same one",
+        "action.py",
+        "        if intent.effect.fingerprint != self.intent.effect.fingerprint:\n",
+        "        if intent.key != self.key:\n",
+        6,
+        "I5",
+        family="another effect",
+    ),
+    Sabotage(
+        "a clock that was set back is taken for one that has passed the horizon",
+        "recovery.py",
+        "    if now < horizon:\n",
+        "    if action.last_dispatch.timestamp <= now < horizon:\n",
+        0,
+        "I2",
+        family="clock set back",
+    ),
 )
+NEVER_DONE = Sabotage(
+    "the horizon is waited for for ever",
+    "recovery.py",
+    "    if now < horizon:\n",
+    "    if now:\n",
+    0,
+    "",
+    family="late request",
+)
+
+
+def _explored(sabotage: Sabotage, place: Path) -> dict[str, Any]:
+    shutil.copytree(PACKAGE, place / "interlock", ignore=shutil.ignore_patterns("__pycache__"))
+    module = place / "interlock" / "domain" / sabotage.module
+    text = module.read_text(encoding="utf-8")
+    assert text.count(sabotage.sound) == 1, "the place of the defect has moved"
+    module.write_text(text.replace(sabotage.sound, sabotage.broken), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, str(place), str(sabotage.profile), sabotage.family],
+        cwd=place,
+        env={**os.environ, "PYTHONPATH": str(place)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    found: dict[str, Any] = json.loads(done.stdout)
+    print(f"{sabotage.name}: {found['states']} states")  # noqa: T201 - shown by pytest -rP
+    for violation, schedule in (*found["violations"].items(), ("stuck", found["stuck"])):
+        print(f"  {violation}", *(f"    {number}. {words}" for number, words in enumerate(schedule, 1)), sep="\n")  # noqa: T201 - as above
+    return found
 
 
 @pytest.mark.parametrize("sabotage", SABOTAGES, ids=[each.name for each in SABOTAGES])
 def test_a_deliberate_defect_is_found(sabotage: Sabotage, tmp_path: Path) -> None:
     """A protocol with this defect is caught, and the shortest schedule to the violation is told."""
-    shutil.copytree(PACKAGE, tmp_path / "interlock", ignore=shutil.ignore_patterns("__pycache__"))
-    module = tmp_path / "interlock" / "domain" / sabotage.module
-    text = module.read_text(encoding="utf-8")
-    assert text.count(sabotage.sound) == 1, "the place of the defect has moved"
-    module.write_text(text.replace(sabotage.sound, sabotage.broken), encoding="utf-8")
-    done = subprocess.run(
-        [sys.executable, "-c", SCRIPT, str(tmp_path), str(sabotage.profile), sabotage.family],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = json.loads(done.stdout)
-    print(f"{sabotage.name}: {found['states']} states")  # noqa: T201 - shown by pytest -rP
-    for violation, schedule in found["violations"].items():
-        print(f"  {violation}", *(f"    {number}. {words}" for number, words in enumerate(schedule, 1)), sep="\n")  # noqa: T201 - as above
+    found = _explored(sabotage, tmp_path)
     assert any(violation.startswith(sabotage.violation) for violation in found["violations"]), found
+
+
+def test_what_never_ends_is_found_stuck(tmp_path: Path) -> None:
+    """A protocol that breaks nothing, and that in some states comes to no end, is caught, and how it gets there is told."""
+    found = _explored(NEVER_DONE, tmp_path)
+    assert found["violations"] == {}
+    assert found["stuck"]

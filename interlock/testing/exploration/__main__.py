@@ -6,16 +6,16 @@ import argparse
 import sys
 from collections.abc import Sequence
 from functools import partial
+from importlib.util import find_spec
 from multiprocessing import Pool
 from multiprocessing.pool import Pool as PoolOfProcesses
 from pathlib import Path
 
 from interlock.testing.exploration import report
-from interlock.testing.exploration.counts import Task, explored, keep, kept
+from interlock.testing.exploration.counts import Explored, Task, explored, keep, kept
 from interlock.testing.exploration.families import FAMILIES, families_of, profiles_of
 from interlock.testing.exploration.schedules import KINDS, MORE_KINDS, Enumerated, Enumeration, Options
 from interlock.testing.exploration.scope import Figures, SmallProfile, all_profiles
-from interlock.testing.exploration.search import Explored
 
 One = dict[SmallProfile, dict[str, Enumerated]]
 Two = dict[Task, Explored]
@@ -35,20 +35,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0 where nothing is wrong, 1 otherwise.
     """
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options = parser.parse_args(arguments)
+    if options.two_workers and find_spec("numpy") is None:
+        parser.error("two workers need numpy: `pip install interlock-gate[exploration]`. Nothing was explored.")
     profiles = list(all_profiles(Figures(deadline=options.deadline, claim_ttl=options.deadline + 1)))
     numbers: list[int] = options.profile or list(range(len(profiles)))
     two: Two = dict(kept(options.counts)) if options.counts is not None else {}
     with Pool(options.processes, maxtasksperchild=1) as pool:
         one = _one_worker(pool, [profiles[number] for number in numbers], options) if options.one_worker else {}
-        for task, found in pool.imap(
-            partial(explored, profiles=profiles, most_states=options.most_states),
-            [task for task in _tasks(options.two_workers or (), numbers, profiles) if task not in two],
-        ):
-            two[task] = found
-            if options.counts is not None:
-                keep(options.counts, task, found)
-            _say(f"{profiles[task.number]}, {task.family}: {found.states:,} states, {len(found.violations)} violations")
+        tasks = _tasks(options.two_workers or (), numbers, profiles)
+        two |= _two_workers(pool, [task for task in tasks if task not in two], profiles, options)
     text = "\n".join(_lines(one, two, profiles)) + "\n"
     sys.stdout.write(text)
     if options.out is not None:
@@ -64,6 +61,26 @@ def _one_worker(pool: PoolOfProcesses, profiles: list[SmallProfile], options: ar
         found[profile] = enumerated
         _say(f"{profile}: {sum(each.schedules for each in enumerated.values()):,} schedules")
     return found
+
+
+def _two_workers(pool: PoolOfProcesses, tasks: list[Task], profiles: list[SmallProfile], options: argparse.Namespace) -> Two:
+    families: dict[int, list[str]] = {}
+    for task in tasks:
+        families.setdefault(task.number, []).append(task.family)
+    explores = partial(_explored, profiles=profiles, options=options)
+    return {task: found for results in pool.imap(explores, families.items()) for task, found in results.items()}
+
+
+def _explored(row: tuple[int, list[str]], profiles: list[SmallProfile], options: argparse.Namespace) -> Two:
+    """Explore two workers with one profile. What is found is kept at once."""
+    (number, families), results = row, Two()
+    for family, found in explored(profiles[number], families, options.most_states):
+        task = Task(number, family)
+        results[task] = found
+        if options.counts is not None:
+            keep(options.counts, task, found)
+        _say(f"{profiles[number]}, {family}: {found.states:,} states, {len(found.violations)} violations")
+    return results
 
 
 def _tasks(families: Sequence[str], numbers: list[int], profiles: list[SmallProfile]) -> list[Task]:
@@ -100,7 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--two-workers", nargs="+", choices=(ALL, *FAMILIES), help="every state of two workers, with these families of faults"
     )
-    parser.add_argument("--most-states", type=int, default=50_000_000, help="where to give a profile of two workers up")
+    parser.add_argument("--most-states", type=int, default=500_000_000, help="where to give a profile of two workers up")
     parser.add_argument("--deadline", type=int, default=1, help="a send's deadline in ticks; a claim lives one longer")
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--counts", type=Path, help="keep what two workers came to in this file, and skip what it has already")

@@ -7,7 +7,7 @@ words are dropped. Two things with one form behave alike from there on.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from datetime import datetime
 from enum import Enum
 from functools import cache
@@ -34,6 +34,9 @@ _WORDS = frozenset(
 )
 """Fields and variables that nothing is decided by. (`tries` chooses between pauses that are all shorter than a tick.)"""
 
+_BY_NAME = frozenset(("version", "until"))
+"""Numbers and times whose name says how they count."""
+
 _ONLY_RECORDED = _WORDS | {"checks", "via"}
 """Variables that are written down with an ending, and that nothing is decided by."""
 
@@ -48,7 +51,9 @@ class View:
         head: the version that the worker knows as the journal's latest of the action.
         outdated: whether somebody else has written to the action since.
         keep: variables to keep although nobody reads them again.
+        over: how far in the past everything that is over is taken to be: in ticks, 0, or -1 where the clock may step back by one.
         until_matters: whether the deadline of a key's first send is still asked for.
+        forms: of what was seen already, by identity, for as long as something holds it.
     """
 
     profile: SmallProfile
@@ -56,7 +61,9 @@ class View:
     head: int
     outdated: bool = False
     keep: frozenset[str] = frozenset()
+    over: int = 0
     until_matters: bool = False
+    forms: dict[int, Form] = field(default_factory=dict[int, Hashable], compare=False)
 
     def is_latest(self, version: int) -> bool:
         """Whether an append at that version would succeed."""
@@ -94,7 +101,7 @@ def form_of_run(run: Any, view: View) -> Form:
     """Return the canonical form of a suspended generator: its frames, and the request that it waits for."""
     frames = list(_frames(run))
     until_matters = any(_sends_what_was_never_sent(frame) for frame in frames)
-    view = View(view.profile, view.present, view.head, view.outdated, view.keep, until_matters)
+    view = replace(view, until_matters=until_matters, forms={})
     parts: list[Form] = []
     for frame in frames:
         names = live_names(frame.f_code, frame.f_lasti)
@@ -126,20 +133,23 @@ def kept_value(run: Any, name: str) -> Any:
 
 def form_of_action(action: GatedAction, view: View) -> Form:
     """Return the canonical form of an action: what a worker that holds it may still decide by."""
-    pending = action.pending_events
+    pending, effect = action.pending_events, action.intent.effect.fingerprint
     version = "draft" if action.is_draft else view.is_latest(action.version - len(pending))
     if action.ended:
+        # Who held its claims decides at most whether a refusal is looked at once more, which writes nothing and sends nothing.
         # A person's "it did not happen" is taken past the horizon only (rule 7).
-        horizon = max(0, ticks_from(view.present, action.horizon_at)) if action.status is Status.AMBIGUOUS else None
+        horizon = max(view.over, ticks_from(view.present, action.horizon_at)) if action.status is Status.AMBIGUOUS else None
         known = isinstance(action.ending, GatedAction.Committed) and action.ending.evidence is not None
         written = tuple(_form_of_event(event, view) for event in pending)
-        return ("action", version, action.status.name, horizon, known, written)
+        return ("action", effect, version, action.status.name, horizon, known, written)
     if version is False:
-        # It can't be written to any more, so that claims and horizons decide nothing: only keys can still be burned, or found.
-        burnable = tuple(_window_is_open(action, each, view) for each in range(1, action.attempt + 1) if view.profile.burns)
-        return ("action", version, form_of(action.doubt, view), burnable, bool(pending))
+        # It can't be written to any more, so that claims and horizons decide nothing. A key can still be burned, or sent under
+        # by whoever looked at the journal a moment ago, and both go by its window.
+        windows = tuple(_window_is_open(action, each, view) for each in range(1, action.attempt + 1))
+        return ("action", effect, version, form_of(action.doubt, view), windows, bool(pending))
     return (
         "action",
+        effect,
         version,
         action.status.name,
         _form_of_claim(action.claim, view) if action.claim else None,
@@ -164,7 +174,7 @@ def form_of_approval(approval: Approval, view: View) -> Form:
 
 def _form_of_expiry(at: datetime | None, view: View) -> int | None:
     ticks = ticks_from(view.present, at) if at is not None else None
-    return max(0, ticks) if ticks is not None and ticks < WINDOW_TICKS else None
+    return max(view.over, ticks) if ticks is not None and ticks < WINDOW_TICKS else None
 
 
 def _form_of_reading(reading: ApprovalReading, view: View) -> Form:
@@ -174,8 +184,8 @@ def _form_of_reading(reading: ApprovalReading, view: View) -> Form:
 def _form_of_attempt(action: GatedAction, attempt: int, view: View) -> Form:
     profile, present = view.profile.capabilities, view.present
     first = action.first_dispatch_of(attempt)
-    until = max(0, ticks_from(present, first.deadline_at)) if view.until_matters or action.doubt.nothing_sent else None
-    horizon = max(0, ticks_from(present, action.horizon_of(attempt, profile)))
+    until = max(view.over, ticks_from(present, first.deadline_at)) if view.until_matters or action.doubt.nothing_sent else None
+    horizon = max(view.over, ticks_from(present, action.horizon_of(attempt, profile)))
     return (_window_is_open(action, attempt, view), until, horizon)
 
 
@@ -184,13 +194,15 @@ def _window_is_open(action: GatedAction, attempt: int, view: View) -> bool:
 
 
 def _form_of_claim(claim: Claim, view: View) -> Form:
-    return (claim.holder, max(0, ticks_from(view.present, claim.expires_at)))
+    return (claim.holder, max(view.over, ticks_from(view.present, claim.expires_at)))
 
 
 def _form_of_event(event: Any, view: View) -> Form:
     if isinstance(event, GatedAction.Dispatched):
         return _form_of_dispatch(event, view)
-    return type(event).__name__, form_of(getattr(event, "code", None), view), is_past_expiry(event)
+    # Of endings, only a refusal for an approval that has expired may be wrong by that (usefulness).
+    past_expiry = isinstance(event, GatedAction.Refused) and is_past_expiry(event)
+    return type(event).__name__, form_of(getattr(event, "code", None), view), past_expiry
 
 
 def is_past_expiry(event: Any) -> bool:
@@ -203,7 +215,7 @@ def is_past_expiry(event: Any) -> bool:
 def _form_of_dispatch(dispatch: GatedAction.Dispatched, view: View) -> Form:
     # What was read counts for what the write may break (I4), also where nobody reads it again.
     holds = all(reading.holds for reading in dispatch.checks.premises)
-    deadline = max(0, ticks_from(view.present, dispatch.deadline_at))
+    deadline = max(view.over, ticks_from(view.present, dispatch.deadline_at))
     return ("Dispatched", dispatch.attempt, dispatch.purpose.name, deadline, holds, is_past_expiry(dispatch))
 
 
@@ -227,14 +239,23 @@ def _form_of_locals(frame: FrameType, names: frozenset[str], view: View) -> Form
     values = dict(frame.f_locals)
     recorded = _ONLY_RECORDED | {"now"} if frame.f_code.co_name == "end" else _ONLY_RECORDED
     kept = sorted((names & values.keys()) - recorded)
-    return tuple((name, _form_of_named(name, values[name], view)) for name in kept)
+    return tuple((name, _form_of_local(name, values[name], view)) for name in kept)
+
+
+def _form_of_local(name: str, value: Any, view: View) -> Form:
+    # One frame hands its action, its doubt and its checks to the next, and all of them hold the same objects.
+    if name in _BY_NAME:
+        return _form_of_named(name, value, view)
+    if (form := view.forms.get(id(value))) is None:
+        form = view.forms[id(value)] = form_of(value, view)
+    return form
 
 
 def _form_of_named(name: str, value: Any, view: View) -> Form:
     if name == "version":
         return view.is_latest(value)
     if name == "until":
-        return max(0, ticks_from(view.present, value))
+        return max(view.over, ticks_from(view.present, value))
     return form_of(value, view)
 
 
@@ -249,7 +270,7 @@ def _frames(run: Any) -> Iterator[FrameType]:
 
 
 _REQUEST_CODE: CodeType = vars(Request)["__iter__"].__code__
-_CONSTANT = (Sender, Intent, CapabilityProfile, EffectRecord)
+_CONSTANT = (Sender, CapabilityProfile)
 
 
 def _constant(value: Any, view: View) -> Form:
@@ -265,6 +286,8 @@ _FORMERS: dict[type, Callable[[Any, View], Form]] = {
     Approval: form_of_approval,
     Claim: _form_of_claim,
     FunctionType: _form_of_function,
+    Intent: lambda intent, _view: ("intent", intent.effect.fingerprint),
+    EffectRecord: lambda effect, _view: ("effect", effect.fingerprint),
     PremiseReading: lambda reading, _view: ("premise", reading.state.name),
     ApprovalReading: _form_of_reading,
     Evidence: lambda evidence, _view: ("evidence", bool(evidence.disagreements)),

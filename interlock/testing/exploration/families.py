@@ -20,6 +20,8 @@ FAMILIES: dict[str, Faults] = {
     "expiry after 3": Faults(orphans=1, revocations=False, resolve=False, expires_after=3),
     "disagreeing evidence": Faults(orphans=1, locks_are_lost=False, disagreements=True),
     "forgotten key": Faults(orphans=1, revocations=False, resolve=False, keys_are_forgotten=True),
+    "another effect": Faults(orphans=1, revocations=False, locks_are_lost=False, resolve=False, another_effect=True),
+    "clock set back": Faults(orphans=1, revocations=False, locks_are_lost=False, resolve=False, clock_steps_back=True),
     "premises": Faults(orphans=1, revocations=False, locks_are_lost=False, resolve=False, premises_change=True),
     "failed reads": Faults(orphans=1, revocations=False, locks_are_lost=False, resolve=False, reads=True),
     "journal failures": Faults(orphans=1, revocations=False, locks_are_lost=False, resolve=False, journal=True),

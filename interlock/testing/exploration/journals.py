@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 from interlock.domain.action import Status
+from interlock.domain.requests import LoadApproval, Request
+from interlock.testing.exploration.canonical import Form
 from interlock.testing.exploration.memory import SWAPPED, Log, Write
-from interlock.testing.exploration.scope import SmallProfile, ticks_from
+from interlock.testing.exploration.scope import FIRES, SmallProfile, ticks_from
+from interlock.testing.exploration.state import Parts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,6 +20,7 @@ class Facts:
 
     Args:
         status: the action's; None where there is no action.
+        fired: which of the two effects it is for, by its name in FIRES.
         holder: of its claim.
         attempt: the number of its current key.
         revoked: whether the approval was taken back.
@@ -23,6 +28,7 @@ class Facts:
     """
 
     status: Status | None = None
+    fired: str | None = None
     holder: str | None = None
     attempt: int = 0
     revoked: bool = False
@@ -45,21 +51,29 @@ class Journals:
     Args:
         profile: what the provider can do.
         by_prefix: whether journals with other events are others, although the same can follow.
+        over: how far in the past what is over is taken to be; see View.
     """
 
-    def __init__(self, profile: SmallProfile, *, by_prefix: bool = False) -> None:
-        self._profile, self._by_prefix = profile, by_prefix
+    def __init__(self, profile: SmallProfile, *, by_prefix: bool = False, over: int = 0) -> None:
+        self._profile, self._by_prefix, self._over = profile, by_prefix, over
         self._numbers: dict[Hashable, int] = {}
+        self._parts: Parts[Form] = Parts()
         self._known: dict[Hashable, int] = {}
         self.logs: list[Log] = []
         self.facts: list[Facts] = []
+        self.actions: list[int] = []
+        self.approvals: list[int] = []
+        """The numbers of each journal's action and approval: which of the two is loaded, the other makes no difference to."""
 
     def number(self, log: Log) -> int:
         """Return the journal's number."""
-        form = (log.form(self._profile), log.prefix if self._by_prefix else None)
+        action, approval = log.form(self._profile, self._over)
+        form = (action, approval, log.prefix if self._by_prefix else None)
         number = self._numbers.setdefault(form, len(self.logs))
         if number == len(self.logs):
             self.logs.append(log)
+            self.actions.append(self._parts.number(action))
+            self.approvals.append(self._parts.number(approval))
             self.facts.append(self._facts_of(log))
         return number
 
@@ -98,16 +112,29 @@ class Journals:
             self._known[key] = self.number(self.logs[journal].appended(request, present))
         return self._known[key]
 
+    def part_for(self, request: Request[Any], journal: int) -> Hashable:
+        """Return the part of a journal that a request loads: what tells its answers apart."""
+        loads_approval = isinstance(request, LoadApproval)
+        return ("loaded", self.approvals[journal] if loads_approval else self.actions[journal])
+
     def _facts_of(self, log: Log) -> Facts:
         action, approval = log.load_action(), log.load_approval()
         revoked = approval.revoked_at is not None
         if action is None:
             return Facts(revoked=revoked)
+        fired = next(name for name, intent in FIRES.items() if intent.effect == action.intent.effect)
         if action.ended:
             # The form of an ended action holds no claim and no window, so that nothing may depend on them.
-            return Facts(status=action.status, attempt=action.attempt, revoked=revoked)
+            return Facts(status=action.status, fired=fired, attempt=action.attempt, revoked=revoked)
         holder = action.claim.holder if action.claim is not None else None
         capabilities = self._profile.capabilities
         ends = [capabilities.key_expires(each.timestamp) for each in action.dispatches]
         window_open = any(end is not None and ticks_from(log.present, end) > 0 for end in ends)
-        return Facts(status=action.status, holder=holder, attempt=action.attempt, revoked=revoked, window_open=window_open)
+        return Facts(
+            status=action.status,
+            fired=fired,
+            holder=holder,
+            attempt=action.attempt,
+            revoked=revoked,
+            window_open=window_open,
+        )

@@ -95,10 +95,10 @@ class Log:
         """The names of the action's events."""
         return tuple(type(event).__name__ for event in self.action)
 
-    def form(self, profile: SmallProfile) -> Form:
-        """Return what of it can still matter."""
+    def form(self, profile: SmallProfile, over: int = 0) -> tuple[Form, Form]:
+        """Return what of the action and of the approval can still matter; for `over` see View."""
         action = self.load_action()
-        view = View(profile, self.present, action.version if action else 0)
+        view = View(profile, self.present, action.version if action else 0, over=over)
         return form_of_action(action, view) if action else None, form_of_approval(self.load_approval(), view)
 
     def seen_at(self, present: int, version: int | None = None) -> Log:
@@ -110,6 +110,11 @@ class Log:
             tuple(_moved(event, ticks, {}) for event in self.approval),
             present,
         )
+
+    def names_holder(self, holder: str) -> bool:
+        """Whether it has a claim of that holder."""
+        claims = (getattr(event, "claim", None) for event in self.action)
+        return any(claim.holder == holder for claim in claims if claim is not None)
 
     def with_holders(self, holders: Holders) -> Log:
         """Return it with the holders of claims renamed."""

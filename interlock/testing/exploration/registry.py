@@ -30,13 +30,23 @@ class Registry:
         profile: what the provider can do.
         faults: what may go wrong.
         keep: variables of a run that make a difference although nobody reads them again.
+        beside: another world, whose runs and journals are gone on with where they are of one kind: what a run makes of an answer
+            is the protocol's affair, whatever else may go wrong.
     """
 
-    def __init__(self, profile: SmallProfile, faults: Faults, keep: frozenset[str]) -> None:
+    def __init__(self, profile: SmallProfile, faults: Faults, keep: frozenset[str], beside: Registry | None = None) -> None:
         self.profile, self.faults = profile, faults
-        self.journals = Journals(profile, by_prefix=faults.every_request)
         steady = not (faults.premises_change or faults.reads)
-        self.runs = Workers(profile, premises_are_steady=steady, every_request=faults.every_request, keep=keep)
+        self.runs = Workers(
+            profile,
+            premises_are_steady=steady,
+            every_request=faults.every_request,
+            clock_steps_back=faults.clock_steps_back,
+            keep=keep,
+        )
+        self.journals = Journals(profile, by_prefix=faults.every_request, over=self.runs.over)
+        if beside is not None and beside.runs.kind == self.runs.kind:
+            self.runs, self.journals = beside.runs, beside.journals
         self.providers: Parts[Provider] = Parts()
         self.workers: Parts[Worker] = Parts()
         self.orphans: Parts[tuple[Air, ...]] = Parts()
@@ -44,8 +54,10 @@ class Registry:
         self._known: dict[Hashable, int] = {}
         self.orphans.number(())
         self.rests = Rests(self.runs, self.journals, revocations=faults.revocations)
-        self._alike = not (faults.journal or faults.reads or faults.premises_change or faults.disagreements)
-        """Whether a run gets none but the answers that its rest is judged by."""
+        self._alike = not (
+            faults.journal or faults.reads or faults.premises_change or faults.disagreements or faults.clock_steps_back
+        )
+        """Whether nothing can happen to a run but what its rest is judged by."""
 
     def canonical(self, state: State) -> State:
         """Return the state without what can't matter any more, and with alike workers in one order."""
@@ -63,7 +75,7 @@ class Registry:
             return state
         swapped, (first, second) = self.swapped(state.journal), state.workers
         journal = swapped if first > second else min(state.journal, swapped)
-        return State(journal, state.provider, state.bad, (second, first), state.orphans)
+        return state._replace(journal=journal, workers=(second, first))
 
     def swapped(self, journal: int) -> int:
         """Return the journal as the second worker sees it."""
@@ -78,11 +90,20 @@ class Registry:
             worker = self.workers.values[number]
             if worker.run and not worker.air:
                 seen = self.journals.from_place(journal, slot)
-                worker = self.with_run(worker, self.rests.settled(worker.run, seen, alike=self._alike and not worker.done))
-            if self.journals.facts[journal].exists and not worker.done and self.runs.are_as_good_as_idle(worker.run):
+                alike = self._alike and not worker.done and not self.is_mistaken(journal, worker.run)
+                worker = self.with_run(worker, self.rests.settled(worker.run, seen, alike=alike))
+            if self.journals.facts[journal].exists and not worker.done and self._is_as_good_as_idle(journal, worker.run):
                 worker = IDLE
             self._known[key] = self.workers.number(worker)
         return self._known[key]
+
+    def is_mistaken(self, journal: int, run: int) -> bool:
+        """Whether a run fires another effect than the one that the journal has under the key (I5)."""
+        fires, recorded = self.runs.fires(run), self.journals.facts[journal].fired
+        return fires is not None and recorded is not None and fires != recorded
+
+    def _is_as_good_as_idle(self, journal: int, run: int) -> bool:
+        return self.runs.are_as_good_as_idle(run) and not self.is_mistaken(journal, run)
 
     def without_vain_orphans(self, state: State) -> State:
         """Drop each late request whose key has a record by now: when it lands nothing changes, and nobody hears the answer.

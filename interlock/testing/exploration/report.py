@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from interlock.testing.exploration.cells import SIDES, unexplained, why_not
-from interlock.testing.exploration.counts import Task
-from interlock.testing.exploration.families import FAMILIES
+from interlock.testing.exploration.counts import Explored, Task
+from interlock.testing.exploration.families import FAMILIES, families_of
 from interlock.testing.exploration.schedules import ROWS, Cell, Enumerated
 from interlock.testing.exploration.scope import LANDING_TICKS, Figures, SmallProfile
-from interlock.testing.exploration.search import Explored
 
 
 def schedule_lines(violation: str, schedule: list[str]) -> Iterator[str]:
@@ -146,13 +145,45 @@ def two_workers_table(found: Mapping[Task, Explored], profiles: Sequence[SmallPr
     for family in dict.fromkeys(task.family for task in found):
         yield f"- **{family}**: {FAMILIES[family].in_words()}"
     yield ""
+    main = {task: each for task, each in found.items() if task.family in families_of(profiles[task.number])}
+    yield from _table_of_all_faults(main, profiles)
+    rarer = {task: each for task, each in found.items() if task not in main}
+    if rarer:
+        yield from _table_of_states(rarer, profiles)
+
+
+def _table_of_all_faults(found: Mapping[Task, Explored], profiles: Sequence[SmallProfile]) -> Iterator[str]:
     yield "| profile | faults | states | transitions | explored | violations | stuck |"
     yield "|---|---|---:|---:|---|---:|---:|"
     for task, each in sorted(found.items(), key=lambda item: (item[0].number, list(FAMILIES).index(item[0].family))):
         whole = "to the end" if each.complete else "not to the end"
         counts = f"{each.states:,} | {each.steps:,} | {whole} | {len(each.violations)} | {each.stuck}"
         yield f"| {profiles[task.number]} | {task.family} | {counts} |"
+    yield f"| all {len(found)} | | {_sums(found.values())} |"
     yield ""
+
+
+def _table_of_states(found: Mapping[Task, Explored], profiles: Sequence[SmallProfile]) -> Iterator[str]:
+    """Yield how many states each profile has under each of the other families."""
+    families = [family for family in FAMILIES if any(task.family == family for task in found)]
+    yield "The same under one other family at a time: how many states there are."
+    yield ""
+    yield f"| profile | {' | '.join(families)} |"
+    yield f"|---|{'---:|' * len(families)}"
+    for number in sorted({task.number for task in found}):
+        row = (found.get(Task(number, family)) for family in families)
+        yield f"| {profiles[number]} | {' | '.join(f'{each.states:,}' if each is not None else '' for each in row)} |"
+    yield ""
+    yield "| | states | transitions | explored | violations | stuck |"
+    yield "|---|---:|---:|---|---:|---:|"
+    yield f"| all {len(found)} | {_sums(found.values())} |"
+    yield ""
+
+
+def _sums(found: Collection[Explored]) -> str:
+    whole = "to the end" if all(each.complete for each in found) else "not all to the end"
+    counts = f"{sum(each.states for each in found):,} | {sum(each.steps for each in found):,}"
+    return f"{counts} | {whole} | {sum(len(each.violations) for each in found)} | {sum(each.stuck for each in found)}"
 
 
 def violations(

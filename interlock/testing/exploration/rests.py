@@ -60,7 +60,7 @@ class Rests:
         """Return the run after a request that can be made at once; 0 where its time makes a difference."""
         request, history = self._runs.requests[run], self._runs.histories[run]
         match request:
-            case Send(deadline_at=deadline_at) if deadline_at <= instant(history.present):
+            case Send(deadline_at=deadline_at) if deadline_at <= instant(history.present + self._runs.over):
                 # Its deadline stays over, so that nothing is written, whenever it wakes up.
                 return self._runs.answered(run, LATE)
             case LoadApproval() if self._journals.facts[seen].exists:
@@ -74,7 +74,9 @@ class Rests:
                 return 0
 
     def _loaded(self, run: int, seen: int) -> int:
-        return self._runs.answered(run, self._journals.logs[seen], ("log", seen))
+        request = self._runs.requests[run]
+        assert isinstance(request, FindAction | LoadAction | LoadApproval), "asked for a run that loads something"
+        return self._runs.answered(run, self._journals.logs[seen], self._journals.part_for(request, seen))
 
     def _as_it_may_be_loaded(self, seen: int) -> tuple[int, ...]:
         """Return the journal, now and with the approval revoked, where that may still happen."""

@@ -132,6 +132,9 @@ DISAGREEING = replace(EVIDENCE, disagreements=("amount",))
 AS_DECIDED = Premise(target="small", subject="account", facts_json='{"state":"good"}', read_at=START, policy="strict")
 AS_CHANGED = Premise(target="small", subject="account", facts_json='{"state":"bad"}', read_at=START, policy="strict")
 INTENT = Intent(key="key", effect=EFFECT, approval=ApprovalRef("approval"), premises=(AS_DECIDED,))
+OTHER_EFFECT = record_effect(Effect("small", "account", Payment("another account"), Money(1, "usd")), CODEC, 1)
+FIRES = {"fire": INTENT, "fire another": replace(INTENT, effect=OTHER_EFFECT)}
+"""What may be fired under the one key: which of the two comes first fixes the effect, and the other is an error (I5)."""
 _PURPOSE = Purpose(ACTION_ID, EFFECT, INTENT.references)
 _NO_END_S = 10**9
 

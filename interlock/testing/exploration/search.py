@@ -1,39 +1,38 @@
-"""A search over every state of the small world, breadth first, so that the first schedule found is the shortest."""
+"""A search over every state of the small world, breadth first, so that the first schedule found is the shortest.
+
+A layer is an array of all states that take the same number of steps to reach. Nothing but the states is kept: by which step one
+was reached is found again, layer by layer, where it is asked for.
+"""
 
 from __future__ import annotations
 
 import time
-from array import array
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
+import numpy as np
+
+from interlock.testing.exploration.arrays import Bools, Ints, SortedSets, holds, pieces, sorted_set
+from interlock.testing.exploration.counts import Explored
 from interlock.testing.exploration.state import State, Step
 from interlock.testing.exploration.tables import Tables
 from interlock.testing.exploration.world import World
 
+_AT_ONCE = 1 << 16
+"""How many states are looked at together: the arrays of their steps fit into a processor's cache."""
 
-@dataclass(slots=True)
-class Explored:
-    """What an exploration found.
+
+class Break(NamedTuple):
+    """Where an invariant is broken first: in which layer, and by which step or in which state.
 
     Args:
-        states: how many different states there are.
-        steps: how many steps lead from one to another.
-        runs: how many different workers took part.
-        complete: whether there is nothing else.
-        violations: the shortest schedule to each violation, in plain words.
-        stuck: how many states there are from which no end can be reached although nothing more goes wrong.
-        stuck_schedule: the shortest schedule to one of them.
-        seconds: how long it took.
+        depth: the layer of `source`, or of `target` where there is none.
+        source: the state before the step that breaks it; None where the state itself does.
+        target: the state afterwards.
     """
 
-    states: int = 0
-    steps: int = 0
-    runs: int = 0
-    complete: bool = True
-    violations: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    stuck: int = 0
-    stuck_schedule: list[str] = field(default_factory=list[str])
-    seconds: float = 0.0
+    depth: int
+    source: int | None
+    target: int
 
 
 class Search:
@@ -42,61 +41,71 @@ class Search:
     def __init__(self, world: World, most_states: int) -> None:
         self.world, self.most_states = world, most_states
         self.tables = Tables(world)
-        first = self.tables.packed(world.initial())
-        self.order = array("Q", [first])
-        self.numbers: dict[int, int] = {first: 0}
-        self.parents = array("i", [-1])
-        self.dead = bytearray([0])
-        self.sources, self.targets = array("i"), array("i")
-        self.found: dict[str, tuple[int, int]] = {}
-        self.steps = 0
+        self.layers: list[Ints] = [np.array([self.tables.packed(world.initial())])]
+        self.states, self.steps = 1, 0
+        self.found: dict[str, Break] = {}
+        self._visited = SortedSets()
+        self._visited.add(self.layers[0])
 
     def run(self, *, stop_at_violation: bool = False) -> bool:
         """Explore; return whether there is nothing else."""
-        number = 0
-        while number < len(self.order):
-            if len(self.order) > self.most_states or (stop_at_violation and self.found):
+        while self.layers[-1].size:
+            if self.states > self.most_states or (stop_at_violation and self.found):
                 return False
-            if not self.dead[number]:
-                self._expand(number)
-            number += 1
+            self._explore_next()
         return True
 
-    def _expand(self, number: int) -> None:
-        numbers, order = self.numbers, self.order
-        for after, fault, violation in self.tables.successors(order[number]):
-            self.steps += 1
-            target = numbers.get(after)
-            if target is None:
-                target = self._met(after, number)
-            if violation is not None:
-                self.found.setdefault(violation, (number, target))
-            if not fault:
-                self.sources.append(number)
-                self.targets.append(target)
+    def _explore_next(self) -> None:
+        last, depth = self.layers[-1], len(self.layers)
+        reached: list[Ints] = [last[:0]]
+        for states in pieces(last[self.tables.go_on(last)], _AT_ONCE):
+            steps = self.tables.steps(states)
+            self.steps += len(steps.targets)
+            for at in np.flatnonzero(steps.breaks).tolist():
+                source, target = int(states[steps.sources[at]]), int(steps.targets[at])
+                self._found(int(steps.breaks[at]), Break(depth - 1, source, target))
+            reached.append(sorted_set(steps.targets))
+        new = self._visited.without(sorted_set(np.concatenate(reached)))
+        broken = self.tables.broken(new)
+        for at in np.flatnonzero(broken).tolist():
+            self._found(int(broken[at]), Break(depth, None, int(new[at])))
+        self._visited.add(new)
+        self.layers.append(new)
+        self.states += len(new)
 
-    def _met(self, packed: int, source: int) -> int:
-        target = self.numbers[packed] = len(self.order)
-        self.order.append(packed)
-        self.parents.append(source)
-        broken = self.tables.scene_of(packed).broken
-        self.dead.append(broken is not None)
-        if broken is not None:
-            self.found.setdefault(broken, (source, target))
-        return target
+    def _found(self, number: int, broken: Break) -> None:
+        self.found.setdefault(self.tables.breaks.values[number], broken)
 
-    def schedule(self, source: int, target: int, violation: str | None = None) -> list[str]:
-        """Return the steps from the beginning to one state and on to another, in plain words."""
-        path = [target] if target != source else []
-        while source >= 0:
-            path.append(source)
-            source = self.parents[source]
-        path.reverse()
+    def schedule_to_break(self, violation: str) -> list[str]:
+        """Return the shortest schedule that breaks an invariant, in plain words."""
+        depth, source, target = self.found[violation]
+        path = self._path_to(target, depth) if source is None else [*self._path_to(source, depth), target]
+        return self._in_words(path, violation)
+
+    def schedule_to(self, state: int, depth: int) -> list[str]:
+        """Return a schedule from the beginning to a state of that layer, in plain words."""
+        return self._in_words(self._path_to(state, depth), None)
+
+    def _path_to(self, state: int, depth: int) -> list[int]:
+        path = [state]
+        for layer in reversed(self.layers[:depth]):
+            path.append(self._before(path[-1], layer))
+        return path[::-1]
+
+    def _before(self, state: int, layer: Ints) -> int:
+        """Return a state of the layer from which a step leads to that one."""
+        for states in pieces(layer[self.tables.go_on(layer)], _AT_ONCE):
+            steps = self.tables.steps(states)
+            leading = np.flatnonzero(steps.targets == state)
+            if leading.size:
+                return int(states[steps.sources[leading[0]]])
+        raise AssertionError("a state that was reached is reached from the layer before it")
+
+    def _in_words(self, path: list[int], violation: str | None) -> list[str]:
         # It is replayed without putting the workers in order, so that each keeps its name.
         here, words = self.world.normal(self.world.initial()), list[str]()
-        for target_number in path[1:]:
-            last = target_number == target
-            step = self._step_to(here, self.order[target_number], violation if last else None)
+        for number, there in enumerate(path[1:], 2):
+            step = self._step_to(here, there, violation if number == len(path) else None)
             words.append(step.words)
             here = self.world.normal(step.state)
         return words
@@ -105,30 +114,34 @@ class Search:
         steps = [step for step in self.world.steps(here) if self.tables.packed(step.state) == there]
         return next((step for step in steps if step.violation == violation), steps[0])
 
-    def stuck(self) -> list[int]:
-        """Return the states from which no end can be reached without faults."""
-        size = len(self.order)
-        starts = array("i", [0]) * (size + 1)
-        for target in self.targets:
-            starts[target + 1] += 1
-        for number in range(size):
-            starts[number + 1] += starts[number]
-        place, reached_from = array("i", starts), array("i", [0]) * len(self.targets)
-        for source, target in zip(self.sources, self.targets, strict=True):
-            reached_from[place[target]] = source
-            place[target] += 1
-        good = bytearray(size)
-        todo = [number for number in range(size) if self.dead[number] or self.tables.scene_of(self.order[number]).is_end]
-        for number in todo:
-            good[number] = 1
-        while todo:
-            number = todo.pop()
-            for at in range(starts[number], starts[number + 1]):
-                source = reached_from[at]
-                if not good[source]:
-                    good[source] = 1
-                    todo.append(source)
-        return [number for number in range(size) if not good[number]]
+    def stuck(self) -> list[Ints]:
+        """Return, layer by layer, the states from which no end can be reached without faults."""
+        everything = self._visited.merged()
+        good = np.zeros(len(everything), np.bool_)
+        for layer in self.layers:
+            good[np.searchsorted(everything, layer[self.tables.are_ends(layer)])] = True
+        stuck = [layer[~self.tables.are_ends(layer)] for layer in self.layers]
+        while True:
+            before = sum(map(len, stuck))
+            # Most steps lead on to the next layer, so that going backwards settles most states at once.
+            for depth in reversed(range(len(stuck))):
+                stuck[depth] = self._without_a_way(stuck[depth], everything, good)
+            if sum(map(len, stuck)) == before:
+                return stuck
+
+    def _without_a_way(self, layer: Ints, everything: Ints, good: Bools) -> Ints:
+        """Return the states of which no step without a fault leads to a good one; the others are good by that."""
+        left: list[Ints] = [layer[:0]]
+        for states in pieces(layer, _AT_ONCE):
+            steps = self.tables.steps(states)
+            sources, targets = steps.sources[steps.without_fault], steps.targets[steps.without_fault]
+            reached = sorted_set(targets)
+            reached = reached[good[np.searchsorted(everything, reached)]]
+            has_way = np.zeros(len(states), np.bool_)
+            has_way[sources[holds(reached, targets)]] = True
+            good[np.searchsorted(everything, states[has_way])] = True
+            left.append(states[~has_way])
+        return np.concatenate(left)
 
 
 def explore(world: World, *, most_states: int = 10_000_000, stop_at_violation: bool = False) -> Explored:
@@ -136,13 +149,14 @@ def explore(world: World, *, most_states: int = 10_000_000, stop_at_violation: b
     since = time.monotonic()
     search = Search(world, most_states)
     complete = search.run(stop_at_violation=stop_at_violation)
-    found = Explored(states=len(search.order), steps=search.steps, runs=len(world.runs), complete=complete)
-    for violation, (source, target) in search.found.items():
-        found.violations[violation] = search.schedule(source, target, violation)
+    found = Explored(states=search.states, steps=search.steps, runs=len(world.runs), complete=complete)
+    for violation in search.found:
+        found.violations[violation] = search.schedule_to_break(violation)
     if complete:
         stuck = search.stuck()
-        found.stuck = len(stuck)
-        if stuck:
-            found.stuck_schedule = search.schedule(stuck[0], stuck[0])
+        found.stuck = sum(map(len, stuck))
+        if found.stuck:
+            depth, layer = next((depth, layer) for depth, layer in enumerate(stuck) if layer.size)
+            found.stuck_schedule = search.schedule_to(int(layer[0]), depth)
     found.seconds = time.monotonic() - since
     return found

@@ -28,6 +28,8 @@ class Faults:
         expires_after: the tick at which the approval expires; None where it never does.
         disagreements: whether what the provider says of its effect may disagree with what was asked for.
         keys_are_forgotten: whether a key may be forgotten inside its window, while nobody is at work and nothing is under way.
+        another_effect: whether the key may be fired with another effect.
+        clock_steps_back: whether the clock that workers and journal reckon by may step back, by a tick, once.
         every_request: whether each request is a step of its own, also where its time makes no difference.
     """
 
@@ -45,6 +47,8 @@ class Faults:
     expires_after: int | None = None
     disagreements: bool = False
     keys_are_forgotten: bool = False
+    another_effect: bool = False
+    clock_steps_back: bool = False
     every_request: bool = False
 
     def in_words(self) -> str:
@@ -61,6 +65,8 @@ class Faults:
             f"an approval that expires at tick {self.expires_after}": self.expires_after is not None,
             "evidence that disagrees": self.disagreements,
             "a key forgotten inside its window": self.keys_are_forgotten,
+            "another effect fired under the key": self.another_effect,
+            "a clock that steps back by a tick, once": self.clock_steps_back,
         }
         return ", ".join(words for words, there in possible.items() if there)
 
@@ -93,6 +99,8 @@ class State(NamedTuple):
     bad: int
     workers: tuple[int, ...]
     orphans: int
+    behind: int = 0
+    """By how many ticks the clock was set back."""
 
 
 class Step(NamedTuple):

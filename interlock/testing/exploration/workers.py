@@ -22,6 +22,7 @@ from interlock.testing.exploration.memory import Log, Write
 from interlock.testing.exploration.scope import (
     ACTION_ID,
     DRAFT_ID,
+    FIRES,
     GOOD_READING,
     INTENT,
     LEAP_TICKS,
@@ -131,6 +132,7 @@ class Workers:
         profile: what the provider can do.
         premises_are_steady: whether the premises never change, so that reading them can't come too early or too late.
         every_request: whether each request is a step of its own, also where its time makes no difference.
+        clock_steps_back: whether the clock may step back, by a tick, once.
         keep: variables that make a difference although nobody reads them again.
     """
 
@@ -140,6 +142,7 @@ class Workers:
         *,
         premises_are_steady: bool = True,
         every_request: bool = False,
+        clock_steps_back: bool = False,
         keep: frozenset[str] = frozenset(),
     ) -> None:
         self.profile = profile
@@ -147,6 +150,10 @@ class Workers:
         self.premises_are_steady = premises_are_steady
         self.every_request = every_request
         self._keep = keep
+        self.over = -1 if clock_steps_back else 0
+        """How far in the past what is over is taken to be; see View."""
+        self.kind = (profile, premises_are_steady, every_request, clock_steps_back, keep)
+        """What decides how runs settle, and which are taken for one."""
         self._numbers: dict[Hashable, int] = {"idle": 0}
         self.histories: list[History] = [History("idle", None)]
         self.requests: list[Request[Any] | Write | None] = [None]
@@ -165,7 +172,8 @@ class Workers:
         """Return the worker that begins a part of the protocol, with the action as the journal has it."""
         key = ("begin", part, log_number)
         if key not in self._known:
-            seen = log.seen_at(0, _VERSIONS_APART) if log is not None and log.action else None
+            goes_on = log is not None and log.action and part not in FIRES
+            seen = log.seen_at(0, _VERSIONS_APART) if log is not None and goes_on else None
             history = History(part, seen, head=_VERSIONS_APART if seen is not None else 0)
             self._known[key] = self._settled(self._number_of(history, Run(history, self.sender)))
         return self._known[key]
@@ -209,8 +217,12 @@ class Workers:
 
         It is about to load the action and knows nothing; or it holds a draft, which can't become the action any more.
         """
+        return self._begin_afresh[worker] or self.fires(worker) is not None
+
+    def fires(self, worker: int) -> str | None:
+        """Return which effect a run fires that knows of no action yet, by its name in FIRES."""
         history = self.histories[worker]
-        return self._begin_afresh[worker] or (history.part == "fire" and history.head == 0)
+        return history.part if history.part in FIRES and history.head == 0 else None
 
     def at_latest(self, worker: int, version: int) -> bool:
         """Whether that version, as the worker counts, is the journal's latest."""
@@ -246,9 +258,10 @@ class Workers:
         return Loaded(log.seen_at(history.present, head)), replace(history, head=head, outdated=False)
 
     def _bereft(self, worker: int) -> int:
-        if self.requests[worker] is None:
-            return worker
         history, gone = self.histories[worker], {"other": "gone"}
+        logs = [history.log, *(each.log for each in history.answers if isinstance(each, Loaded))]
+        if self.requests[worker] is None or not any(log.names_holder("other") for log in logs if log is not None):
+            return worker
         history = replace(
             history,
             answers=tuple(
@@ -262,12 +275,14 @@ class Workers:
         """Return the number of the worker at the same request, seen with a history of the same answers."""
         if self.requests[worker] is None:
             return worker
-        return self._number_of(history, self._live.get(worker) or Run(history, self.sender), at_hand=worker not in self._live)
+        if worker not in self._live:
+            self._keep_at_hand(worker, Run(history, self.sender))
+        return self._number_of(history, self._live[worker], at_hand=False)
 
     def _number_of(self, history: History, run: Run, *, at_hand: bool = True) -> int:
         form: Hashable = run.end
         if run.end is None:
-            view = View(self.profile, history.present, history.head, history.outdated, self._keep)
+            view = View(self.profile, history.present, history.head, history.outdated, self._keep, self.over)
             form = form_of_run(run.generator, view)
         number = self._numbers.get(form)
         if number is not None:
@@ -280,23 +295,31 @@ class Workers:
         self._begin_afresh.append(run.end is None and begins_afresh(run.generator))
         self.requests.append(_frozen(run.request) if run.end is None else None)
         if at_hand and run.end is None:
-            self._live[number] = run
-            if len(self._live) > _LIVE_RUNS:
-                self._live.popitem(last=False)
+            self._keep_at_hand(number, run)
         return number
+
+    def _keep_at_hand(self, worker: int, run: Run) -> None:
+        self._live[worker] = run
+        if len(self._live) > _LIVE_RUNS:
+            self._live.popitem(last=False)
 
     def _settled(self, worker: int) -> int:
         """Take at once every step that commutes with all that others can do: their order makes no difference."""
-        while not self.every_request and (request := self.requests[worker]) is not None:
-            if isinstance(request, Now):
-                if not self._commutes_with_time(worker):
-                    break
-                worker = self._told_the_time(worker)
-            elif (answer := self._certain_answer(worker, request)) is not None:
-                worker = self._answered(worker, *answer)
-            else:
-                break
-        return worker
+        if self.every_request or self.requests[worker] is None:
+            return worker
+        key = ("settled", worker)
+        if key not in self._known:
+            after = self._after_certain(worker)
+            self._known[key] = after if after == worker else self._settled(after)
+        return self._known[key]
+
+    def _after_certain(self, worker: int) -> int:
+        """Return the worker after one step that commutes with all that others can do; the worker itself where there is none."""
+        request = self.requests[worker]
+        if isinstance(request, Now):
+            return self._told_the_time(worker) if self._commutes_with_time(worker) else worker
+        answer = self._certain_answer(worker, request) if request is not None else None
+        return self._answered(worker, *answer) if answer is not None else worker
 
     def _certain_answer(self, worker: int, request: Request[Any] | Write) -> tuple[Any] | None:
         """Return the only answer that a request can get whenever it is made, in a tuple; None where it depends on others."""
@@ -326,14 +349,15 @@ class Workers:
         return bool(self._known[key])
 
     def _asked_at_any_time(self, worker: int) -> bool:
+        """Whether to ask first and wait then comes to the same as to wait first, for one tick, for many, and for 25 hours."""
+        if self.over and self._later_unsettled(worker, -1) != worker:
+            return False  # whether the clock steps back before or after makes a difference
         asked = self._told_the_time(worker)
         for ticks in (1, LEAP_TICKS):
             waited = self._later_unsettled(worker, ticks)
-            if waited == worker:
-                continue
             if self._told_the_time(waited) != self.later(asked, ticks):
                 return False
-            if ticks == 1 and not self._commutes_with_time(waited):
+            if ticks == 1 and waited != worker and not self._commutes_with_time(waited):
                 return False
         return True
 
@@ -347,9 +371,11 @@ def _frozen(request: Request[Any]) -> Request[Any] | Write:
 
 
 def _begun(history: History, sender: Sender) -> Any:
+    if history.part in FIRES:
+        return protocol.fire(FIRES[history.part], sender)
     action = history.log.load_action() if history.log is not None else None
     if action is None:
-        return protocol.fire(INTENT, sender) if history.part == "fire" else protocol.propose(INTENT)
+        return protocol.propose(INTENT)
     if history.part == "resolve":
         looks_up = sender.profile.looks_up
         return protocol.resolve(action, happened=False, by="person:3", note="", looks_up=looks_up, despite_roll_forward=False)

@@ -30,9 +30,10 @@ from interlock.domain.requests import (
     SleepUntil,
     StillAt,
 )
-from interlock.errors import JournalUnavailable
+from interlock.errors import ActionMismatch, JournalUnavailable
 from interlock.testing.exploration.memory import Write, empty_log, judge_append
-from interlock.testing.exploration.provider import Key, Kind, Outcome, Provider, Record
+from interlock.testing.exploration.outside import Outside
+from interlock.testing.exploration.provider import Key, Kind, Provider
 from interlock.testing.exploration.registry import IDLE, SLOTS, Registry
 from interlock.testing.exploration.rests import LATE
 from interlock.testing.exploration.rules import broken_by, broken_in
@@ -41,9 +42,8 @@ from interlock.testing.exploration.scope import (
     DISAGREEING,
     DRAFT_ID,
     EVIDENCE,
+    FIRES,
     GOOD_READING,
-    LANDING_TICKS,
-    LEAP_TICKS,
     NO_READING,
     START,
     SmallProfile,
@@ -56,12 +56,17 @@ LOCK_LOST = "its holder has lost its lock, and lives"
 JOURNAL_DOWN = Raised(JournalUnavailable("the journal is down"))
 
 
-class World(Registry):
+class World(Outside):
     """The small world with one profile: every step that can happen in it."""
 
-    def __init__(self, profile: SmallProfile, faults: Faults | None = None, keep: frozenset[str] = frozenset()) -> None:
-        super().__init__(profile, faults or Faults(), keep)
-        self._outcomes: dict[Hashable, list[tuple[Outcome, int]]] = {}
+    def __init__(
+        self,
+        profile: SmallProfile,
+        faults: Faults | None = None,
+        keep: frozenset[str] = frozenset(),
+        beside: Registry | None = None,
+    ) -> None:
+        super().__init__(profile, faults or Faults(), keep, beside)
         self._appends: dict[Hashable, tuple[AppendAnswer, str | None, int]] = {}
         self._steps: dict[Hashable, list[Step]] = {}
 
@@ -91,25 +96,19 @@ class World(Registry):
             return
         for slot in range(len(state.workers)):
             yield from self._taken_by(state, slot)
-        key = ("world", state.journal, state.provider, state.bad, state.orphans)
+        key = ("world", *state._replace(workers=()))
         if key not in self._steps:
             self._steps[key] = list(self.steps_of_the_rest(state))
         for step in self._steps[key]:
             yield step._replace(state=step.state._replace(workers=state.workers))
         if all(worker == self.idle for worker in state.workers):
             yield from self.steps_while_idle(state)
-        yield from self._steps_of_time(state)
-
-    def steps_of_the_rest(self, state: State) -> Iterator[Step]:
-        """Yield the steps that no worker takes, and that take no time."""
-        yield from self._steps_of_orphans(state)
-        yield from self._steps_of_provider(state)
-        yield from self._steps_of_the_world(state)
+        yield from self.steps_of_time(state)
 
     def _taken_by(self, state: State, slot: int) -> Iterator[Step]:
         """Yield the steps of one worker. What the other one is at does not matter to them, so they are found out once."""
         worker, others = state.workers[slot], state.workers[:slot] + state.workers[slot + 1 :]
-        key = (slot, worker, state.journal, state.provider, state.bad, state.orphans)
+        key = (slot, worker, *state._replace(workers=()))
         if key not in self._steps:
             beside = (self.idle,) * len(others)
             alone = state._replace(workers=(*beside[:slot], worker, *beside[slot:]))
@@ -118,8 +117,7 @@ class World(Registry):
             after = step.state
             beside = tuple(self.affected(other, step.other) for other in others) if step.other else others
             workers = (*beside[:slot], after.workers[slot], *beside[slot:])
-            there = State(after.journal, after.provider, after.bad, workers, after.orphans)
-            yield Step(step.words, step.fault, there, step.violation)
+            yield Step(step.words, step.fault, after._replace(workers=workers), step.violation)
 
     def minds_the_provider(self, journal: int, number: int) -> bool:
         """Whether what a worker may do next depends on the provider, or on the late requests, and not on the journal alone."""
@@ -134,7 +132,7 @@ class World(Registry):
         if key not in self._known:
             worker = self.workers.values[number]
             run = self.runs.outdated(worker.run) if how == "outdated" else self.runs.bereft(worker.run)
-            self._known[key] = self._changed(worker, run)
+            self._known[key] = self.changed(worker, run)
         return self._known[key]
 
     # --- a worker
@@ -154,27 +152,31 @@ class World(Registry):
             yield from self._kill(state, slot, worker, name)
 
     def _beginnings(self, state: State, slot: int, worker: Worker, name: str) -> Iterator[Step]:
-        facts = self.journals.facts[state.journal]
-        parts: list[tuple[str, str, str]] = []
-        if not facts.exists:
-            parts.append(("fire", "fires", ""))
-            if self.faults.propose:
-                parts.append(("propose", "proposes", ""))
-        elif not facts.ended:
-            parts.append(("recover", "fires, or recovers: loads the action", ""))
-        elif facts.status is Status.AMBIGUOUS:
-            effects = self.providers.values[state.provider].effects
-            if self.profile.lookup != "none" and effects:
-                parts.append(("reconcile", "reconciles: loads the action", ""))
-            # The person has looked, and says what is so; whether it stays so is what rule 7 is for.
-            if self.faults.resolve and not effects:
-                parts.append(("resolve", "is told by a person that it did not happen", "resolve"))
-        for part, words, fault in parts:
+        for part, words, fault in self._parts(state):
             seen = self.journals.from_place(state.journal, slot)
             begun = self.runs.begin(part, self.journals.logs[seen], seen)
             for run, lock in self._begun(begun):
                 found = f", and finds that {LOCK_LOST}" if lock else ""
                 yield from self._went(state, slot, worker, run, f"{name} {words}{found}", fault or lock)
+
+    def _parts(self, state: State) -> Iterator[tuple[str, str, str]]:
+        """Yield what an idle worker may begin: the part of the protocol, in words, and as which fault."""
+        facts = self.journals.facts[state.journal]
+        if not facts.exists:
+            yield "fire", "fires", ""
+            if self.faults.propose:
+                yield "propose", "proposes", ""
+        elif not facts.ended:
+            yield "recover", "fires, or recovers: loads the action", ""
+        elif facts.status is Status.AMBIGUOUS:
+            effects = self.providers.values[state.provider].effects
+            if self.profile.lookup != "none" and effects:
+                yield "reconcile", "reconciles: loads the action", ""
+            # The person has looked, and says what is so; whether it stays so is what rule 7 is for.
+            if self.faults.resolve and not effects:
+                yield "resolve", "is told by a person that it did not happen", "resolve"
+        if self.faults.another_effect:
+            yield next(name for name in FIRES if name != (facts.fired or "fire")), "fires another effect", "another"
 
     def _begun(self, run: int) -> Iterator[tuple[int, str]]:
         """Answer at once what a takeover asks before it appends: whatever happens in between, to begin later is the same."""
@@ -263,7 +265,7 @@ class World(Registry):
             case FindAction() | LoadAction() | LoadApproval():
                 seen = self.journals.from_place(state.journal, slot)
                 answer: Any = self.journals.logs[seen]
-                key = ("log", seen)
+                key = self.journals.part_for(request, seen)
                 if self.faults.journal:
                     yield from self._answer(state, slot, worker, JOURNAL_DOWN, f"{words}: fails", "journal", "down")
             case ReadPremises():
@@ -305,6 +307,8 @@ class World(Registry):
             yield from self._answer(state, slot, spent, LATE, f"{words}: its deadline is over, nothing is written")
             return
         violation = None if worker.licence == attempt else "I1: sent without a Dispatched of its own"
+        if request.effect != FIRES[self.journals.facts[state.journal].fired or "fire"].effect:
+            violation = "I5: sent, and it is not the effect that was recorded"
         air = Air(Kind.EFFECT.value, attempt)
         written = self._with_worker(state, slot, worker._replace(air=air, licence=0))
         yield Step(f"{words}: written under key {attempt}", "", written, violation)
@@ -352,6 +356,8 @@ class World(Registry):
         after = self._with_worker(state, slot, self.with_run(worker, run))
         end = self.runs.ends[run]
         violation = self._dropped(state, worker, end) if end is not None else None
+        if worker.run and isinstance(self.runs.requests[worker.run], FindAction):
+            violation = violation or self._misjudged(state, worker, run)
         yield Step(f"{words} -> {end.conclusion}" if end is not None else words, fault, after, violation)
 
     def _dropped(self, state: State, worker: Worker, end: End) -> str | None:
@@ -360,12 +366,20 @@ class World(Registry):
             return f"rule 6: a definite Done is dropped ({end.conclusion})"
         return None
 
+    def _misjudged(self, state: State, worker: Worker, run: int) -> str | None:
+        end = self.runs.ends[run]
+        refused = end is not None and end.conclusion == ActionMismatch.__name__
+        # What somebody else refused may be looked up before anything else is said, which writes nothing and sends nothing.
+        if refused == self.is_mistaken(state.journal, worker.run) or isinstance(self.runs.requests[run], LookUp):
+            return None
+        return "I5: refused, and it is the same effect" if refused else "I5: goes on with another effect than was recorded"
+
     # --- requests under way
 
     def _steps_of_air(self, state: State, slot: int, worker: Worker, name: str) -> Iterator[Step]:
         air = worker.air
         assert air, "asked for a worker with a request under way"
-        for outcome, provider in self._outcomes_of(state.provider, air):
+        for outcome, provider in self.outcomes_of(state.provider, air):
             words = f"{name}'s {air.kind} {'' if air.at_work else 'lands, '}and the provider {outcome.words}"
             after = state._replace(provider=provider)
             fault = "provider" if outcome.fault else ""
@@ -378,113 +392,6 @@ class World(Registry):
         answer = Unknown("no answer") if air.kind == Kind.EFFECT.value else CannotTell("no answer")
         for after, lost in self._without_sender(state, air):
             yield from self._answer(after, slot, worker, answer, f"{name} gives up waiting for its {air.kind}{lost}", "give up")
-
-    def _outcomes_of(self, provider: int, air: Air) -> list[tuple[Outcome, int]]:
-        key = (provider, air.at_work, air.kind, air.attempt)
-        if key not in self._outcomes:
-            now = self.providers.values[provider]
-            outcomes = (
-                now.finish(air.attempt, self.profile) if air.at_work else now.land(Kind(air.kind), air.attempt, self.profile)
-            )
-            self._outcomes[key] = [(outcome, self.providers.number(outcome.provider)) for outcome in outcomes]
-        return self._outcomes[key]
-
-    def _steps_of_orphans(self, state: State) -> Iterator[Step]:
-        orphans = self.orphans.values[state.orphans]
-        for number, air in enumerate(orphans):
-            rest = orphans[:number] + orphans[number + 1 :]
-            for outcome, provider in self._outcomes_of(state.provider, air):
-                left = tuple(sorted((*rest, air._replace(at_work=True)))) if outcome.answer is None else rest
-                words = f"a {air.kind} without a sender {'goes on' if air.at_work else 'lands'}: the provider {outcome.words}"
-                yield Step(
-                    words,
-                    "provider" if outcome.fault else "",
-                    state._replace(provider=provider, orphans=self.orphans.number(left)),
-                    by="orphan",
-                )
-            if not air.at_work:
-                lost = state._replace(orphans=self.orphans.number(rest))
-                yield Step(f"a {air.kind} without a sender is lost", "lost", lost, by="orphan")
-
-    # --- the world
-
-    def _steps_of_provider(self, state: State) -> Iterator[Step]:
-        for outcome in self.providers.values[state.provider].alone(self.profile):
-            after = state._replace(provider=self.providers.number(outcome.provider))
-            yield Step(f"the provider {outcome.words}", "", after, by="provider")
-
-    def steps_while_idle(self, state: State) -> Iterator[Step]:
-        """Yield the keys that the provider forgets inside their window, which breaks its word.
-
-        That is survived where whatever was carried out can be seen by then, and nothing can land or be carried to its end later.
-        """
-        provider = self.providers.values[state.provider]
-        if not self.faults.keys_are_forgotten or state.orphans or provider.unseen_ticks or provider.rolls:
-            return
-        for attempt, key in enumerate(provider.keys, 1):
-            if key.is_settled:
-                forgot = state._replace(provider=self.providers.number(provider.with_key(attempt, Record.NONE)))
-                yield Step(f"the provider forgets key {attempt} inside its window", "forgotten", forgot, by="provider")
-
-    def _steps_of_the_world(self, state: State) -> Iterator[Step]:
-        facts = self.journals.facts[state.journal]
-        if facts.ended:
-            return
-        if self.faults.revocations and not facts.revoked:
-            revoked = state._replace(journal=self.journals.revoked(state.journal))
-            yield Step("the approval is revoked", "revoked", revoked, by="world")
-        if self.faults.premises_change:
-            words = "the premise is good again" if state.bad else "the premise turns bad"
-            yield Step(words, "premise", state._replace(bad=1 - state.bad), by="world")
-
-    def _steps_of_time(self, state: State) -> Iterator[Step]:
-        ages = [self.age_of(worker) for worker in state.workers]
-        tick, leap = self.time_without_workers(state)
-        if tick is not None and max(ages) < LANDING_TICKS:
-            yield Step("a tick", "", self._with_later_workers(state, tick, 1), by="time")
-        if leap is not None and max(ages) < 0:
-            yield Step("25 hours pass", "leap", self._with_later_workers(state, leap, LEAP_TICKS), by="time")
-
-    def age_of(self, number: int) -> int:
-        """Return for how many ticks a worker's request has been under way; -1 where there is none."""
-        air = self.workers.values[number].air
-        return air.age if air else -1
-
-    def time_without_workers(self, state: State) -> tuple[State | None, State | None]:
-        """Return the state after a tick, and after a leap, but for its workers; None where time can't pass like that."""
-        ages = [air.age for air in self.orphans.values[state.orphans]]
-        keys = self.providers.values[state.provider].keys
-        matters = self.journals.facts[state.journal].window_open or any(key.is_known and not key.old for key in keys)
-        return (
-            self._rest_later(state, 1) if max(ages, default=-1) < LANDING_TICKS else None,
-            self._rest_later(state, LEAP_TICKS) if self.faults.leap and not ages and matters else None,
-        )
-
-    def _rest_later(self, state: State, ticks: int) -> State:
-        key = ("provider", state.provider, ticks)
-        if key not in self._known:
-            provider = self.providers.values[state.provider]
-            self._known[key] = self.providers.number(provider.later() if ticks == 1 else provider.much_later())
-        orphans = tuple(sorted(air._replace(age=air.age + 1) for air in self.orphans.values[state.orphans]))
-        journal = self.journals.later(state.journal, ticks)
-        return State(journal, self._known[key], state.bad, state.workers, self.orphans.number(orphans))
-
-    def _with_later_workers(self, state: State, later: State, ticks: int) -> State:
-        return later._replace(workers=tuple(self.worker_later(worker, ticks) for worker in state.workers))
-
-    def worker_later(self, number: int, ticks: int) -> int:
-        """Return the number of a worker that stays where it is for so many ticks."""
-        key = ("worker", number, ticks)
-        if key not in self._known:
-            worker = self.workers.values[number]
-            air = worker.air._replace(age=worker.air.age + 1) if worker.air else ()
-            self._known[key] = self._changed(worker._replace(air=air), self.runs.later(worker.run, ticks))
-        return self._known[key]
-
-    def _changed(self, worker: Worker, run: int) -> int:
-        """Return the number of a worker whose run is another by what others did; it may have come to its end."""
-        assert self.runs.ends[run] is None or not worker.done, "a Done is recorded with an append"
-        return self.workers.number(self.with_run(worker, run))
 
     def _with_worker(self, state: State, slot: int, worker: Worker) -> State:
         number = self.workers.number(worker)
