@@ -9,14 +9,14 @@ from hashlib import sha256
 from pathlib import Path
 
 from harness.sabotage.defects import Defect
-from harness.sabotage.runner import Run
+from harness.sabotage.runner import Run, in_the_crash_kit
 
 
 class Kept:
     """A file of runs, a line of JSON each.
 
-    A run counts again for the very same defect and tests alone. Whether the code is still what it was, nobody asks: remove the
-    file where it is not.
+    A run counts again for the very same defect and tests alone, with as many schedules where the crash kit can see it. Whether
+    the code is still what it was, nobody asks: remove the file where it is not.
 
     Args:
         path: the file, which is made with the first run; None where nothing is kept.
@@ -52,8 +52,9 @@ class Kept:
         with self._path.open("a", encoding="utf-8") as file:
             file.write(json.dumps(said) + "\n")
 
-    def _key(self, what: object) -> str:
-        return sha256(f"{self._schedules} {what!r}".encode()).hexdigest()
+    def _key(self, what: Defect | list[str]) -> str:
+        played = self._schedules if isinstance(what, Defect) and in_the_crash_kit(what) else 0
+        return sha256(f"{played} {what!r}".encode()).hexdigest()
 
 
 def _tests_of(defects: Sequence[Defect]) -> list[str]:

@@ -91,7 +91,11 @@ def test_a_run_is_kept_for_the_very_defect_alone(tmp_path: Path) -> None:
     assert again.of(other) is None
     assert again.of(replace(one, new="something else")) is None
     assert again.without([one, replace(other, tests=("tests/other.py",))]) is None
-    assert Kept(tmp_path / "runs.jsonl", 200).of(one) is None
+    unseen = next(one for one in CATALOGUE if not runner.in_the_crash_kit(one))
+    kept.add(Run(unseen, "tests.test_it::test_it", 2, 1.0), [unseen])
+    more = Kept(tmp_path / "runs.jsonl", 200)
+    assert more.of(one) is None
+    assert more.of(unseen) is not None
 
 
 def test_schedules_are_counted_where_the_crash_kit_can_see_the_defect() -> None:

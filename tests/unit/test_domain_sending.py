@@ -91,7 +91,18 @@ def test_a_sender_whose_action_moved_sends_nothing() -> None:
     action = dispatched(gate())
     outside = Outside(StillAt=[False])
     assert outside.run(send(action, gate(), fresh_key=True)) is None
-    assert outside.kinds == ["StillAt"]
+    assert outside.trace == [requests.StillAt(action.id, action.version)]
+
+
+@pytest.mark.parametrize("anchored", [True, False])
+def test_a_gate_that_anchors_sends_behind_its_anchor_only(anchored: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """The announcement of that very send, at the version that announced it; without an anchor nothing left, and why is said."""
+    action = dispatched(gate())
+    outside = Outside(Anchor=[None if anchored else "no checkpoint yet"], Send=[Unknown("no answer")])
+    answer = outside.run(send(action, replace(gate(), anchors=True), fresh_key=True))
+    assert outside.trace[0] == requests.Anchor(action.id, action.version)
+    assert answer == (Unknown("no answer") if anchored else NotSent("no checkpoint yet"))
+    assert outside.kinds == (["Anchor", "StillAt", "Send"] if anchored else ["Anchor"])
 
 
 @pytest.mark.parametrize(("seconds", "sent"), [(9.9, True), (10, False)])
