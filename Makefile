@@ -62,7 +62,7 @@ crash-test: $(READY) ## Play random crash schedules over every profile
 sabotage: $(READY) ## Break each invariant and rule on purpose, in a copy, and see that a test goes red
 	$(BIN)/python -m harness.sabotage $(ARGS)
 
-mutation: $(MUTATION)/.ready ## Mutate the domain, and list what no unit or contract test catches (takes an hour)
+mutation: $(MUTATION)/.ready ## Mutate the domain, and list what no unit test catches (takes a quarter of an hour)
 	PATH="$(CURDIR)/$(MUTATION)/bin:$$PATH" mutmut run --max-children 1 $(ARGS)
 	$(MUTATION)/bin/mutmut results | sed '/not checked/d; /caught by type check/d'
 
