@@ -369,9 +369,9 @@ _JOURNALED = (
     Defect(
         name="update-trigger-dropped",
         breaks=("I9",),
-        file=_SCHEMA,
-        old="CREATE TRIGGER stored_events_no_update BEFORE UPDATE ON stored_events\n",
-        new="CREATE TRIGGER stored_events_no_update BEFORE UPDATE ON stored_events WHEN NEW.position < 0\n",
+        file="interlock/infrastructure/sqlite/migrations/0003_erasure.sql",  # it takes the place of the first migration's
+        old="WHEN NOT (\n    NEW.state IS NULL\n",
+        new="WHEN NOT (\n    NEW.position > 0 OR NEW.state IS NULL\n",
         tests=(_RECORD_TEST,),
     ),
     Defect(
