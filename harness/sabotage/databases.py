@@ -22,7 +22,9 @@ _CONNECTING_TEST = f"{_TESTS}_fork.py"
 _CLOCK_TEST = f"{_TESTS}_failures_clock.py"
 _CLAIMS_TEST = f"{_TESTS}_claims.py"
 _FORK_TEST = "tests/integration/test_fork.py"
-_SCHEMA_TEST = f"{_TESTS}_schema.py"
+_DEFAULTS_TEST = f"{_TESTS}_defaults.py"
+_RESTORED_TEST = f"{_TESTS}_restored.py"
+_RIGHTS_TEST = f"{_TESTS}_rights.py"
 _SEQUENCER_TEST = f"{_TESTS}_sequencer.py"
 _APPROVALS_TEST = f"{_TESTS}_approvals.py"
 _APPENDING_TEST = f"{_TESTS}_appending.py"
@@ -146,7 +148,7 @@ _COMMITS = (
         file=_CONNECTIONS,
         old="SELECT set_config('synchronous_commit', 'on', false)\n",
         new="SELECT set_config('synchronous_commit', current_setting('synchronous_commit'), false)\n",
-        tests=(_SCHEMA_TEST,),
+        tests=(_DEFAULTS_TEST,),
     ),
     Defect(
         name="versions-judged-on-an-old-snapshot",
@@ -162,7 +164,7 @@ _COMMITS = (
         file=_JOURNAL,
         old="CREATE TRIGGER names_append_only BEFORE UPDATE OR DELETE",
         new="CREATE TRIGGER names_append_only BEFORE DELETE",
-        tests=(_SCHEMA_TEST,),
+        tests=(_RIGHTS_TEST,),
     ),
     Defect(
         name="dump-of-another-cluster-goes-on",
@@ -170,7 +172,7 @@ _COMMITS = (
         file=f"{_FOLDER}/schema.py",
         old="    if is_ahead:\n        raise JournalOutdated(",
         new="    if False:\n        raise JournalOutdated(",
-        tests=(_SCHEMA_TEST,),
+        tests=(_RESTORED_TEST,),
     ),
     Defect(
         name="sequencer-goes-past-the-watermark",

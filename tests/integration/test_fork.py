@@ -94,6 +94,23 @@ def test_dying_child_does_not_end_its_parents_hold(nursery: Nursery, world: Worl
     assert len(world.effects()) == 1
 
 
+def test_child_at_work_does_not_end_its_parents_hold(nursery: Nursery, world: World) -> None:
+    """The child takes a lock of its own, and ends no other session for it: the parent, amid a send, keeps its claim."""
+    parent = nursery.start(fork_in_the_send, world, WRITE)
+    child = nursery.adopt()
+    assert parent.hear() == "forked"
+    child.tell("fire")
+    assert child.hear() == "Committed"
+    with world.gate() as other:
+        held = other.fire("case-1", world.payout("case-1"), approval="case-1")
+        assert (type(held).__name__, getattr(held, "reason", None)) == ("InFlight", "held")
+    child.tell("end")
+    child.result()
+    parent.tell()
+    parent.result()
+    child_holds_what_it_committed(world, ["case-1", "child"])
+
+
 def test_orphan_can_fire(nursery: Nursery, world: World) -> None:
     """The child of a parent that was killed is a holder of its own: what it commits is in the journal for everybody."""
     parent = nursery.start(fork_in_the_send, world, WRITE)
