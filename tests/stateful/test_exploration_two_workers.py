@@ -14,7 +14,6 @@ FITS = (
     *((number, "everything") for number in (0, 2, 5, 6, 7, 8, 17, 20)),
     *((6, family) for family in FAMILIES if family not in ("everything", "forgotten key")),
     (12, "forgotten key"),
-    (17, "clock set back"),
 )
 """The profiles, by number, and the families of faults that are explored in seconds."""
 MORE = {
