@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from uuid import UUID
 
 from eventsourcing.persistence import StoredEvent
+from psycopg.errors import InFailedSqlTransaction
 
 from interlock.infrastructure.postgres.connections import Connection, Connections, DatabaseOptions
 from interlock.infrastructure.postgres.recorder import Recorder
@@ -82,7 +83,7 @@ class Writer(threading.Thread):
         how = self._random.choices(("at once", "late", "aborted"), weights=(6, 3, 1))[0]
         try:
             self._write_so(how, events, batch)
-        except Moved:
+        except (Moved, InFailedSqlTransaction):  # a conflict ends a transaction that is held open, and nobody can be asked in it
             how = "in conflict"
         self.counts[how] += 1
         if how in ("at once", "late"):
