@@ -9,7 +9,6 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from interlock import AsyncGate, Effect, Gate, GateConfig, Outcome, Premise, Report, Target
-from interlock.infrastructure.clock import Clock
 
 
 class GateKind(StrEnum):
@@ -50,16 +49,14 @@ class _Awaited:
 
 
 @contextmanager
-def opened(
-    kind: GateKind, url: str, target: Target[Any], config: GateConfig, clock: Clock | None = None
-) -> Iterator[WorkersGate]:
+def opened(kind: GateKind, url: str, target: Target[Any], config: GateConfig) -> Iterator[WorkersGate]:
     """Open a gate of a kind on a journal, and close it at the end."""
     if kind is GateKind.SYNC:
-        with Gate.open(url, targets=[target], config=config, clock=clock) as gate:
+        with Gate.open(url, targets=[target], config=config) as gate:
             yield gate
         return
     with asyncio.Runner() as runner:
-        awaited = runner.run(AsyncGate.open(url, targets=[target], config=config, clock=clock).__aenter__())
+        awaited = runner.run(AsyncGate.open(url, targets=[target], config=config).__aenter__())
         try:
             yield _Awaited(runner, awaited)
         finally:
