@@ -248,7 +248,8 @@ class World(Target[Transfer]):
             case SendFault.RAISES:
                 raise ConnectionResetError
             case SendFault.LATE:
-                late_s = self.profile.send_deadline_s + self.profile.kernel_s + self.profile.settle_s - 1
+                # From when its sender gives up, which is sooner where time went by between the dispatch and the write.
+                late_s = deadline.remaining_s() + self.profile.kernel_s + self.profile.settle_s - 1
                 self.clock.later(late_s, lambda: self.provider.arrive(body, action_id, idempotency_key))
                 return Unknown("timed out")
             case _:
