@@ -8,7 +8,8 @@ import sys
 import threading
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
 
@@ -40,6 +41,19 @@ class WorkflowRecord:
     lines: tuple[str, ...]
 
 
+class Worker(Protocol):
+    """A worker's process; see `subprocess.Popen`."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def kill(self) -> None: ...
+
+    def terminate(self) -> None: ...
+
+    def wait(self) -> int: ...
+
+
 class Carrier(ABC):
     """Carries one case.
 
@@ -61,7 +75,7 @@ class Carrier(ABC):
         self.problem: str | None = None
         self.workflow: WorkflowRecord | None = None
         self._stopped = threading.Event()
-        self._worker: subprocess.Popen[bytes] | None = None
+        self._worker: Worker | None = None
 
     @abstractmethod
     def crash(self, job: Job) -> None:
@@ -89,17 +103,20 @@ class Carrier(ABC):
     def _start(self, job: Job) -> subprocess.Popen[bytes]:
         """Start a worker."""
         command = [sys.executable, "-m", self._module, str(job.save())]
-        with (job.home / "worker.log").open("ab") as output:
+        with log_of(job).open("ab") as output:
             worker = subprocess.Popen(
                 command, cwd=ROOT, env=self._world.worker_environment(), stdin=subprocess.DEVNULL, stdout=output, stderr=output
             )
+        self._started(worker)
+        return worker
+
+    def _started(self, worker: Worker) -> None:
         self._worker = worker
         if self._stopped.is_set():
             worker.kill()
         self._tell(WorkerStarted(worker.pid))
-        return worker
 
-    def _wait(self, worker: subprocess.Popen[bytes], job: Job) -> None:
+    def _wait(self, worker: Worker, job: Job) -> None:
         """Wait until a worker has ended, and note how."""
         # Not `wait(timeout)`, which polls, and would be part of the time that is measured.
         limit = threading.Timer(WORKER_LIMIT_S, worker.terminate)
@@ -143,4 +160,9 @@ class Standalone(Carrier):
 
 def last_words(job: Job) -> str:
     """Return the last line that a case's workers wrote."""
-    return " ".join((job.home / "worker.log").read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:])
+    return " ".join(log_of(job).read_text(encoding="utf-8", errors="replace").strip().splitlines()[-1:])
+
+
+def log_of(job: Job) -> Path:
+    """Return the file that a case's workers write to."""
+    return job.home / "worker.log"

@@ -23,6 +23,7 @@ from harness.live import NoKeys, add_options, live_world
 from harness.matrices import E2E, MATRICES, STANDALONE, Matrix
 from harness.postgres.journals import JournalKind, journal_database
 from harness.scenarios import BURN_OFF, SCENARIOS, Scenario
+from harness.warm import WarmStandalone
 from harness.world import LocalWorld, World
 
 BAD_USAGE = 2
@@ -163,10 +164,11 @@ def cases_at_once(engine: Engine, *, measured: bool) -> int:
 def _carry_cells(cells: list[Cell], world: World, folder: Path, progress: table.Progress, at_once: int) -> list[CaseResult]:
     def carry(cell: Cell) -> CaseResult:
         scenario, column, repetition = cell
+        warm = WarmStandalone(world) if COLUMNS[column].engine is Engine.NONE else None
         name = f"{scenario.name} / {column}"
         world.begin()
         progress.begun(name)
-        result = Case(world, scenario, column, folder, repetition).carry()
+        result = Case(world, scenario, column, folder, repetition, carrier=warm).carry()
         progress.ended(name, result)
         return result
 

@@ -15,9 +15,9 @@ from harness.columns import COLUMNS
 from harness.columns.job import Job, KillPoint, Reached
 
 
-def main() -> None:
-    """Carry the case of the job file to its end, and write the answer beside it."""
-    job = Job.load(Path(sys.argv[1]))
+def carry(path: Path) -> None:
+    """Carry the case of a job file to its end, and write the answer beside it."""
+    job = Job.load(path)
     COLUMNS[job.column].standalone.run(job, reached_in(job)).save(job)
 
 
@@ -33,4 +33,4 @@ def reached_in(job: Job) -> Reached:
 
 
 if __name__ == "__main__":
-    main()
+    carry(Path(sys.argv[1]))
