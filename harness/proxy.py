@@ -209,11 +209,6 @@ class Proxy:
         for link in self.links:
             link.blackhole()
 
-    def hold_all(self, *directions: Direction) -> None:
-        """Hold every connection that is open now."""
-        for link in self.links:
-            link.hold(*directions)
-
     def heal(self) -> None:
         """Let new connections through again, and release what was held. What fell into a black hole stays lost."""
         self._accepts, self._blackhole = True, False

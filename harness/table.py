@@ -7,7 +7,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from typing import TextIO
 
 from harness.case import CaseResult
 from harness.columns import COLUMNS, Engine
@@ -25,12 +24,11 @@ class Progress:
 
     Args:
         cases: how many cases there will be.
-        out: where to say it.
     """
 
-    def __init__(self, cases: int, out: TextIO = sys.stdout) -> None:
+    def __init__(self, cases: int) -> None:
         self._cases, self._done, self._running = cases, 0, list[str]()
-        self._out, self._terminal = out, out.isatty()
+        self._out, self._terminal = sys.stdout, sys.stdout.isatty()
         self._lock = threading.Lock()
         self._began = time.monotonic()
 

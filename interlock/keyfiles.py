@@ -175,19 +175,6 @@ def describe_key(path: Path) -> KeyFile:
     return KeyFile(role, path, described.name, described.public, described.key_id)
 
 
-def public_text(role: Role, key: LogKey | AttestorKey, origin: str) -> str:
-    """Return a public key as the log writes it down when keys are rotated.
-
-    Args:
-        role: the key's.
-        key: the key.
-        origin: the log's name in its present epoch.
-    """
-    if isinstance(key, LogKey):
-        return str(key.key_for(origin))
-    return f"{role}+{key.keyid}+{to_base64(key.verifier.spki)}"
-
-
 _TYPES = {Role.LOG: KeyType.ED25519, Role.WITNESS: KeyType.COSIGNATURE_V1}
 _NO_FOLLOW: int = getattr(os, "O_NOFOLLOW", 0)
 _NO_WAIT: int = getattr(os, "O_NONBLOCK", 0)

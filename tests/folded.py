@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields
 from typing import cast
-from uuid import UUID
 
 from interlock.domain.action import GatedAction
 from interlock.domain.legality import Progress, after, breaches
@@ -33,6 +32,6 @@ def folded(action: GatedAction) -> Progress:
     return progress
 
 
-def words(progress: Progress, state: EventState, action_id: UUID = ACTION_ID) -> list[str]:
+def words(progress: Progress, state: EventState) -> list[str]:
     """Return what is said of one more event."""
-    return [breach.words for breach in breaches(action_id, progress, STATES_BY_TOPIC[state.TOPIC], state)]
+    return [breach.words for breach in breaches(ACTION_ID, progress, STATES_BY_TOPIC[state.TOPIC], state)]

@@ -28,8 +28,3 @@ GATE = {"interlock", "temporal_interlock", "temporal_interlock_defaults"}
 """Columns with the gate in them: every row has to be as wanted, with a receipt."""
 ALONE = {"interlock", "temporal_interlock"}
 """Columns with the rows that are the gate's alone."""
-
-
-def columns_with(row: str, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """Return which of the columns have a row."""
-    return columns if row in COMMON else tuple(name for name in columns if name in ALONE)

@@ -105,9 +105,9 @@ def status(arguments: argparse.Namespace) -> int:
 
     with _journal(arguments) as journal:
         tree = TransparencyLog(journal)
-        log, last, size = tree.state(), tree.store.checkpoints(), journal.backlog().events
-        signed = last[0].checkpoint.size if last else 0
-        cosigned = tree.store.cosigned_sizes(last[0].checkpoint.origin) if last else []
+        log, last, size = tree.state(), tree.store.last_checkpoint(), journal.backlog().events
+        signed = last.checkpoint.size if last else 0
+        cosigned = tree.store.cosigned_sizes(last.checkpoint.origin) if last else []
         pending_s = _pending_s(journal, signed) if last else None
         names = [line.split(" ")[1] for line in tree.store.cosignatures(cosigned[0])] if cosigned else []
     values = {
@@ -116,7 +116,7 @@ def status(arguments: argparse.Namespace) -> int:
         "vkeys": list(log.vkeys) if log else [],
         "events": size,
         "signed": signed,
-        "signed_at": last[0].made_at if last else None,
+        "signed_at": last.made_at if last else None,
         "pending_s": pending_s,
         "cosigned": cosigned[0] if cosigned else 0,
         "cosigned_by": names,

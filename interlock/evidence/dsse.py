@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from interlock.errors import MalformedEvidence, WrongKey, WrongSignature
 from interlock.evidence.encoding import to_base64
-from interlock.evidence.strict_json import Limits, Reader, read_object, write_json
+from interlock.evidence.strict_json import Reader, read_object, write_json
 
 MAX_SIGNATURES = 16
 """Each is tried with each key that is trusted."""
@@ -85,13 +85,13 @@ class Envelope:
             raise MalformedEvidence(f"an envelope with {len(self.signatures)} signatures: 1 to {MAX_SIGNATURES} are read")
 
     @classmethod
-    def parse(cls, data: bytes, limits: Limits | None = None) -> Envelope:
+    def parse(cls, data: bytes) -> Envelope:
         """Read an envelope from its JSON. Fields that the format does not know are passed over, as it asks.
 
         Raises:
             MalformedEvidence: it is none, or beyond the limits.
         """
-        return cls.from_fields(read_object(data, "an envelope", limits))
+        return cls.from_fields(read_object(data, "an envelope"))
 
     @classmethod
     def from_fields(cls, fields: Reader) -> Envelope:

@@ -93,13 +93,8 @@ class LogStore(Protocol):
         """Return where events stand; one that is not there is left out."""
         ...
 
-    def checkpoints(self, *, below: int | None = None, limit: int = 1) -> list[StoredCheckpoint]:
-        """Return checkpoints, largest first.
-
-        Args:
-            below: only those of fewer leaves.
-            limit: how many at the most.
-        """
+    def last_checkpoint(self, *, below: int | None = None) -> StoredCheckpoint | None:
+        """Return the largest checkpoint, or the largest of fewer leaves than `below`; None where there is none."""
         ...
 
     def checkpoint(self, size: int) -> StoredCheckpoint | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from interlock.errors import MalformedEvidence
 from interlock.evidence.dsse import Envelope
-from interlock.evidence.strict_json import Limits, Reader, read_object, write_json
+from interlock.evidence.strict_json import Reader, read_object, write_json
 
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
@@ -76,13 +76,13 @@ class Statement:
         )
 
     @classmethod
-    def parse(cls, data: bytes, limits: Limits | None = None) -> Statement:
+    def parse(cls, data: bytes) -> Statement:
         """Read a statement. Fields that the format does not know are passed over, as it asks.
 
         Raises:
             MalformedEvidence: it is none, of another version, or beyond the limits.
         """
-        fields = read_object(data, "a statement", limits)
+        fields = read_object(data, "a statement")
         if fields.text("_type") != STATEMENT_TYPE:
             raise MalformedEvidence(f"a statement is not of the type {STATEMENT_TYPE}")
         subjects = tuple(_subject(one) for one in fields.objects("subject"))

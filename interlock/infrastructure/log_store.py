@@ -75,11 +75,11 @@ class SqlLogStore(ABC):
                 found[self._from_id(given_id), version] = Leaf(None if position is None else position - 1, leaf)
         return found
 
-    def checkpoints(self, *, below: int | None = None, limit: int = 1) -> list[StoredCheckpoint]:
-        """Return checkpoints, largest first."""
+    def last_checkpoint(self, *, below: int | None = None) -> StoredCheckpoint | None:
+        """Return the largest checkpoint, or the largest of fewer leaves than `below`; None where there is none."""
         condition, values = ("", ()) if below is None else (" WHERE size < ?", (below,))
-        rows = self._rows(f"{_CHECKPOINT}{condition} ORDER BY size DESC LIMIT ?", *values, limit)
-        return [_stored(row) for row in rows]
+        rows = self._rows(f"{_CHECKPOINT}{condition} ORDER BY size DESC LIMIT 1", *values)
+        return _stored(rows[0]) if rows else None
 
     def checkpoint(self, size: int) -> StoredCheckpoint | None:
         """Return the checkpoint of a size."""

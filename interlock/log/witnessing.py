@@ -60,10 +60,10 @@ def ask_witness(tree: TransparencyLog, witness: Witness, *, timeout_s: float) ->
     Raises:
         JournalError: the journal can't be read or written.
     """
-    stored = tree.store.checkpoints()
-    if not stored or witness.url is None:
-        return Answer(witness.name, Witnessed.UP_TO_DATE, "" if stored else "there is no checkpoint yet")
-    note, checkpoint = stored[0].note, stored[0].checkpoint
+    last = tree.store.last_checkpoint()
+    if last is None or witness.url is None:
+        return Answer(witness.name, Witnessed.UP_TO_DATE, "" if last else "there is no checkpoint yet")
+    note, checkpoint = last.note, last.checkpoint
     known = tree.store.cosigned_sizes(checkpoint.origin, cosigner=cosigner_of(witness))
     if known and known[0] == checkpoint.size:
         return Answer(witness.name, Witnessed.UP_TO_DATE)

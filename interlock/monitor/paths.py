@@ -35,11 +35,6 @@ class Head:
     leaf: bytes
     status: str
 
-    @property
-    def is_open(self) -> bool:
-        """Whether it is an action without an ending."""
-        return self.family == ACTION and self.status != ERASED and not Status(self.status).ended
-
 
 class Heads(Protocol):
     """Where the heads of all aggregates are kept."""

@@ -29,10 +29,10 @@ def attestor(scene: Scene) -> AttestorKey:
     return read_attestor_key(create_key(Role.ATTESTOR, scene.folder / "keys").path)
 
 
-def exported(scene: Scene, attestor: AttestorKey, key: str, policy: Policy | None = None) -> bytes:
+def exported(scene: Scene, attestor: AttestorKey, key: str) -> bytes:
     """Return the receipt of an action as a file."""
     with Receipts.open(scene.hands.url) as reader:
-        return reader.export_receipt(key, attestor=attestor, policy=policy).serialize()
+        return reader.export_receipt(key, attestor=attestor).serialize()
 
 
 def verified(data: bytes, attestor: AttestorKey, policy: Policy) -> ReceiptVerification:

@@ -10,9 +10,8 @@ import psycopg
 import pytest
 
 from interlock import Refused
-from tests.crashing import AFTER_SEND, Stage, in_doubt
+from tests.crashing import AFTER_SEND, Stage, in_doubt, staged
 from tests.journals import PostgresJournals, present
-from tests.provider_world import PROFILES, World
 
 T = TypeVar("T")
 
@@ -35,8 +34,7 @@ _PATIENCE_S = 30.0
 @pytest.fixture
 def stage(postgres_url: str, tmp_path: Path) -> Iterator[Stage]:
     """A stage on PostgreSQL, with an approval."""
-    with present.use(PostgresJournals(postgres_url)), Stage(tmp_path / "journal", World(PROFILES["keys"])) as stage:
-        stage.approve()
+    with present.use(PostgresJournals(postgres_url)), staged(tmp_path, "keys") as stage:
         yield stage
 
 

@@ -138,7 +138,7 @@ def test_transaction_pooling_is_refused_while_others_work(stage: Stage, pool: Po
 
 
 @contextmanager
-def busy_clients(url: str, count: int = 3) -> Iterator[None]:
+def busy_clients(url: str) -> Iterator[None]:
     """Keep some clients at work, until the end."""
     over: list[bool] = []
 
@@ -147,7 +147,7 @@ def busy_clients(url: str, count: int = 3) -> Iterator[None]:
             while not over:
                 client.execute("SELECT 1")
 
-    workers = [Background(work) for _ in range(count)]
+    workers = [Background(work) for _ in range(3)]
     try:
         yield
     finally:

@@ -246,10 +246,10 @@ def small_disk() -> Iterator[Path]:
         folder.rmdir()
 
 
-def stuff(stage: Stage, tries: int = 300) -> None:
+def stuff(stage: Stage) -> None:
     """Use up the room that the log's pages still have: on a full disk, a commit that needs none goes through."""
     with stage.session() as session:
-        for _ in range(tries):
+        for _ in range(300):
             with suppress(psycopg.errors.DiskFull):
                 session.execute(
                     "INSERT INTO stored_events (originator_id, originator_version, topic, state_digest, leaf_hash, commit_order)"

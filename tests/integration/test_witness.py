@@ -144,8 +144,8 @@ def test_a_tree_without_leaves(server: WitnessServer) -> None:
     assert isinstance(submit(server, Tree(3), 3), Cosigned)
 
 
-def _signed(checkpoint: Checkpoint, key: NoteKey = LOG) -> SignedNote:
-    return SignedNote(checkpoint.text, (key.sign(checkpoint.text),))
+def _signed(checkpoint: Checkpoint) -> SignedNote:
+    return SignedNote(checkpoint.text, (LOG.sign(checkpoint.text),))
 
 
 def test_who_signed(server: WitnessServer) -> None:

@@ -305,10 +305,10 @@ def test_a_failure_that_may_roll_forward_at_any_time_is_looked_for_once_more(see
 # --- a key that is used
 
 
-def used(answer: Any, *, profile: Any = BURNS, doubt: Doubt | None = None, looks: int = 2) -> tuple[Recovery, Any]:
+def used(answer: Any) -> tuple[Recovery, Any]:
     """Recover where the re-check fails, the burn says that the key is used, and its stored answer is read."""
-    recovery = Recovery(profile, LookUp=[absent()] * looks, ReadPremises=[CHANGED] * 3, Burn=[AlreadyUsed()] * 3, Send=[answer])
-    return recovery, recovery.run(doubt)
+    recovery = Recovery(BURNS, LookUp=[absent()] * 2, ReadPremises=[CHANGED] * 3, Burn=[AlreadyUsed()] * 3, Send=[answer])
+    return recovery, recovery.run()
 
 
 def test_the_answer_that_is_stored_under_a_used_key_is_read_and_taken() -> None:

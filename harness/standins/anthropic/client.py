@@ -72,17 +72,16 @@ class AnthropicControl:
 class AnthropicStandIn(AnthropicControl):
     """A local Messages API in a process of its own; as a context manager it is stopped at the end."""
 
-    def __init__(self, *, seed: int | None = None, port: int = 0) -> None:
+    def __init__(self, *, seed: int | None = None) -> None:
         """Start the process, which dies with this one, and wait until it listens.
 
         Args:
             seed: Makes the model's wording repeatable; None for new words in every run.
-            port: Port of the API; 0 takes a free one.
 
         Raises:
             RuntimeError: The process ended before it said where it listens.
         """
-        command = [sys.executable, "-m", "harness.standins.anthropic", "--port", str(port)]
+        command = [sys.executable, "-m", "harness.standins.anthropic"]
         if seed is not None:
             command += ["--seed", str(seed)]
         self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_environment())

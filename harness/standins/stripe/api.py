@@ -28,7 +28,6 @@ TEST_KEY_PREFIXES = ("sk_test_", "rk_test_", "rkcs_test_")
 class Disposition(StrEnum):
     """What became of a request."""
 
-    RECEIVED = "received"
     READ = "read"
     EXECUTED = "executed"
     REPLAYED = "replayed"

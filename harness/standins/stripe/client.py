@@ -92,9 +92,9 @@ class StripeControl:
         failed: dict[str, Any] = self._call("fail_refund", refund=refund, reason=reason)
         return failed
 
-    def next_refund_status(self, status: str, pending_reason: str | None = None) -> None:
+    def next_refund_status(self, status: str) -> None:
         """Decide in which state the next refund comes into being."""
-        self._call("next_refund_status", status=status, pending_reason=pending_reason)
+        self._call("next_refund_status", status=status)
 
     def roll_forward(self, key: str | None = None) -> int:
         """Bring stored 500s to their end now (of one key, or all); return how many."""
@@ -169,16 +169,13 @@ class StripeStandIn(StripeControl):
 
     Args:
         ledger_path: Where it writes its ledger; an existing one is appended to.
-        port: Port of the API; 0 takes a free one.
-        control_port: Port of the control; 0 takes a free one.
 
     Raises:
         RuntimeError: The process ended before it listened.
     """
 
-    def __init__(self, ledger_path: Path | str, *, port: int = 0, control_port: int = 0) -> None:
-        command = [sys.executable, "-m", "harness.standins.stripe", "--ledger", str(ledger_path)]
-        command += ["--port", str(port), "--control-port", str(control_port), "--parent", str(os.getpid())]
+    def __init__(self, ledger_path: Path | str) -> None:
+        command = [sys.executable, "-m", "harness.standins.stripe", "--ledger", str(ledger_path), "--parent", str(os.getpid())]
         self._process: subprocess.Popen[str] | None = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=_clean_environment()
         )

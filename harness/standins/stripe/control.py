@@ -96,9 +96,9 @@ class Control:
         self._world.fail_refund(one, reason)
         return refund_json(one)
 
-    def next_refund_status(self, status: str, pending_reason: str | None = None) -> None:
+    def next_refund_status(self, status: str) -> None:
         """Decide in which state the next refund comes into being."""
-        self._world.next_refund_statuses.append((RefundStatus(status), pending_reason))
+        self._world.next_refund_statuses.append(RefundStatus(status))
 
     def roll_forward(self, key: str | None = None) -> int:
         """Bring stored failures to their end now (of one key, or all); return how many."""

@@ -156,16 +156,15 @@ class World:
     Args:
         clock: The movable clock.
         record: Takes every effect as it happens, with its time on that clock.
-        switches: What is not documented.
     """
 
-    def __init__(self, clock: Clock, record: Callable[[ledger.Effect, float], None], switches: Switches | None = None) -> None:
+    def __init__(self, clock: Clock, record: Callable[[ledger.Effect, float], None]) -> None:
         """Make an empty world."""
         self.clock = clock
         self.agenda = Agenda()
-        self.switches = switches or Switches()
+        self.switches = Switches()
         self.live_ids: set[str] = set()
-        self.next_refund_statuses: list[tuple[RefundStatus, str | None]] = []
+        self.next_refund_statuses: list[RefundStatus] = []
         self._record = record
         self._payments: dict[str, Payment] = {}
         self._charged: dict[str, Payment] = {}
@@ -361,7 +360,7 @@ class World:
 
     def _first_status(self, payment: Payment) -> tuple[RefundStatus, str | None]:
         if self.next_refund_statuses:
-            return self.next_refund_statuses.pop(0)
+            return self.next_refund_statuses.pop(0), None
         if self.switches.insufficient_balance == "pending":
             return RefundStatus.PENDING, "insufficient_funds"
         if payment.card is Card.REFUND_PENDING:

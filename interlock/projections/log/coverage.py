@@ -16,10 +16,10 @@ def logged(store: LogStore, receipts: Sequence[tuple[Receipt, int]]) -> tuple[Re
         store: the log's tree and checkpoints.
         receipts: each with the version of its action's last event.
     """
-    last = store.checkpoints() if receipts else []
-    if not last:
+    last = store.last_checkpoint() if receipts else None
+    if last is None:
         return tuple(receipt for receipt, _ in receipts)
-    origin, size = last[0].checkpoint.origin, last[0].checkpoint.size
+    origin, size = last.checkpoint.origin, last.checkpoint.size
     cosigned = next(iter(store.cosigned_sizes(origin)), 0)
     witnesses = [line.split(" ")[1] for line in store.cosignatures(cosigned)] if cosigned else []
     places = [(_id_of(receipt), version) for receipt, version in receipts]

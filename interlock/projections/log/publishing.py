@@ -19,8 +19,8 @@ Write = Callable[[Path, bytes], None]
 """Puts bytes in the place of a file, durably, and so that a reader finds either the old ones or the new ones."""
 
 
-def publish(tree: TransparencyLog, folder: Path, write: Write, note: SignedNote | None = None) -> Checkpoint:
-    """Write the files that a checkpoint needs, and the checkpoint after them.
+def publish(tree: TransparencyLog, folder: Path, write: Write) -> Checkpoint:
+    """Write the files that the last checkpoint needs, and the checkpoint after them.
 
     A full tile that is there stays as it is: a tile never changes. A partial one is left where a full one came, for readers of an
     older checkpoint.
@@ -29,17 +29,16 @@ def publish(tree: TransparencyLog, folder: Path, write: Write, note: SignedNote 
         tree: the log.
         folder: where; everything in it can be read by anybody who may read the log.
         write: how a file is written.
-        note: which checkpoint; the latest unless given.
 
     Raises:
         InvalidConfiguration: the folder holds another log, or more of this one.
         JournalCorrupt: there is no checkpoint yet, or the tree is not the one that was signed: nothing of it is published.
         OSError: a file can't be written.
     """
-    given = note or tree.latest()
-    if given is None:
+    note = tree.latest()
+    if note is None:
         raise JournalCorrupt("the log has no checkpoint yet; make one with `interlock log checkpoint`")
-    checkpoint = Checkpoint.parse(given.text)
+    checkpoint = Checkpoint.parse(note.text)
     if tree.root(checkpoint.size) != checkpoint.root:
         raise JournalCorrupt(f"the tree of {checkpoint.size} leaves is not the one that was signed; run `interlock verify`")
     _require_same_log(folder / CHECKPOINT, checkpoint)
@@ -51,7 +50,7 @@ def publish(tree: TransparencyLog, folder: Path, write: Write, note: SignedNote 
             _require_signed(nodes, tile, data)
             path.parent.mkdir(parents=True, exist_ok=True)
             write(path, data)
-    write(folder / CHECKPOINT, given.serialize())
+    write(folder / CHECKPOINT, note.serialize())
     return checkpoint
 
 

@@ -62,8 +62,8 @@ class TransparencyLog:
 
     def latest(self) -> SignedNote | None:
         """Return the last checkpoint, with the cosignatures that have come so far; None before the first."""
-        found = self.store.checkpoints()
-        return self._with_cosignatures(found[0]) if found else None
+        found = self.store.last_checkpoint()
+        return None if found is None else self._with_cosignatures(found)
 
     def note(self, size: int) -> SignedNote:
         """Return the checkpoint of a size, with its cosignatures.
@@ -102,18 +102,14 @@ class TransparencyLog:
 
     def before(self, index: int) -> SignedNote | None:
         """Return the newest checkpoint that does not cover a leaf; None where there is none."""
-        found = self.store.checkpoints(below=index + 1)
-        return self._with_cosignatures(found[0]) if found else None
+        found = self.store.last_checkpoint(below=index + 1)
+        return None if found is None else self._with_cosignatures(found)
 
     def index_of(self, aggregate_id: UUID, version: int) -> int | None:
         """Return the index of an event; None where it has no position yet, or where there is no such event."""
         place = (aggregate_id, version)
         leaf = self.store.leaves_of([place]).get(place)
         return None if leaf is None else leaf.index
-
-    def indexes_of(self, places: Sequence[EventPlace]) -> dict[EventPlace, int | None]:
-        """Return the indexes of events."""
-        return {place: leaf.index for place, leaf in self.store.leaves_of(places).items()}
 
     def leaf_hashes(self, start: int, limit: int) -> list[bytes]:
         """Return leaf hashes, in order.

@@ -300,8 +300,7 @@ class LogWriter:
             start += len(rows)
 
     def _last(self) -> StoredCheckpoint | None:
-        found = self.tree.store.checkpoints()
-        return found[0] if found else None
+        return self.tree.store.last_checkpoint()
 
 
 def rebuild(journal: SignedJournal) -> int:
@@ -311,14 +310,14 @@ def rebuild(journal: SignedJournal) -> int:
         JournalCorrupt: the leaves do not lead to what was signed.
     """
     tree = TransparencyLog(journal)
-    last = tree.store.checkpoints()
-    size = last[0].checkpoint.size if last else 0
+    last = tree.store.last_checkpoint()
+    size = last.checkpoint.size if last else 0
     tree.store.drop_nodes()
     frontier = Frontier()
     while leaves := tree.leaf_hashes(frontier.size, min(PAGE, size - frontier.size)):
         tree.store.add_nodes(new_nodes(tree, frontier.size, leaves))
         frontier.extend(leaves)
-    if last and frontier.root() != last[0].checkpoint.root:
+    if last and frontier.root() != last.checkpoint.root:
         raise JournalCorrupt(f"the log's leaves do not lead to its checkpoint of {size} events; run `interlock verify`")
     return size
 

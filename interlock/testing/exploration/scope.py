@@ -38,8 +38,6 @@ APPROVAL_ID = UUID(int=3)
 
 Lookup = Literal["fresh", "stale", "none"]
 RollForward = Literal["no", "known", "unknown"]
-Rival = Literal["me", "other", "gone"]
-"""A claim's holder, as one worker sees it."""
 
 
 @dataclass(frozen=True, slots=True)
