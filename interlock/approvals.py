@@ -7,7 +7,7 @@ from datetime import datetime
 
 from interlock.domain.action import require_key
 from interlock.domain.approvals import Approval, ApprovalTerms
-from interlock.domain.effects import Money, require_currency
+from interlock.domain.effects import MAX_SAFE_INTEGER, Money, require_currency
 from interlock.domain.requests import AppendAnswer, LoadApproval, NewActionId, Now, Protocol
 from interlock.errors import InvalidApproval, InvalidEffect, NotErasable, UnknownApproval
 from interlock.inputs import require_opaque, require_text
@@ -95,6 +95,7 @@ def erase(approval_id: str, reason: str, by: str) -> Protocol[None]:
         NotErasable: something is or may still be sent under it.
         UnknownApproval: there is no such approval.
     """
+    require_key(approval_id)
     checked_by, checked_reason = require_opaque("by", by), require_opaque("reason", reason)
     appended = AppendAnswer.APPROVAL_MOVED
     while appended is not AppendAnswer.APPENDED:
@@ -133,8 +134,8 @@ def checked_terms(
         raise InvalidApproval("a cap needs a currency, and a currency a cap")
     if type(expires_in_s) is not int or not 0 < expires_in_s <= MAX_EXPIRES_IN_S:
         raise InvalidApproval(f"expires_in_s must be an integer of 1 to {MAX_EXPIRES_IN_S}, not {expires_in_s!r}")
-    if type(uses) is not int or uses < 1:
-        raise InvalidApproval(f"uses must be a positive integer, not {uses!r}")
+    if type(uses) is not int or not 0 < uses <= MAX_SAFE_INTEGER:
+        raise InvalidApproval(f"uses must be a positive integer of at most 2**53 - 1, not {uses!r}")
     try:
         if cap_minor is not None and currency is not None:
             Money(cap_minor, require_currency(currency))
@@ -167,7 +168,7 @@ def view_of(approval: Approval) -> ApprovalView:
 
 
 def _known(approval_id: str) -> Protocol[Approval]:
-    approval = yield from LoadApproval(approval_id)
+    approval = yield from LoadApproval(require_key(approval_id))
     if approval is None:
         raise UnknownApproval(f"there is no approval {approval_id!r}; nothing was written")
     return approval

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 from interlock.config import GateConfig
-from interlock.domain.ports import ApprovalSource, AsyncTarget
+from interlock.domain.effects import is_a
+from interlock.domain.ports import ApprovalSource, AsyncTarget, Target
 from interlock.domain.premises import PremisePolicy, Strict
 from interlock.domain.sending import CLAIM_MARGIN_S
 from interlock.driver import Anchoring, AnyTarget, Driver, Performer, Registry
@@ -42,7 +43,8 @@ def assemble(
         InvalidConfiguration: the targets do not fit together, or with the kind of driver or the figures.
         JournalError: the journal can't be opened.
     """
-    registered = _registry(list(targets), policies, approval_sources)
+    _require_types(config, clock, log)
+    registered = _registry(_targets(targets), policies, approval_sources)
     for target in registered.targets.values():
         _require_deadline_inside_claim(target, config)
         _require_time_to_send(target, log)
@@ -79,14 +81,42 @@ def _service(journal: Journal, log: LogConfig, clock: Clock) -> Anchoring:
     return LogService(journal, log, clock)
 
 
+def _require_types(config: object, clock: object, log: object) -> None:
+    """Refuse what Python's own checks would let through until the first action."""
+    if not isinstance(config, GateConfig) or not isinstance(log, LogConfig | None):
+        raise InvalidConfiguration("config is a GateConfig, and log a LogConfig; nothing was opened")
+    if clock is not None and not callable(getattr(clock, "now", None)):
+        raise InvalidConfiguration("a clock has a method now(); nothing was opened")
+
+
+def _targets(given: Iterable[AnyTarget]) -> list[AnyTarget]:
+    if not is_a(given, Iterable):
+        raise InvalidConfiguration("targets is a list, such as targets=[target]; nothing was opened")
+    targets = list(given)
+    for each in targets:
+        if not is_a(each, Target, AsyncTarget) or type(each.name) is not str or not each.name.isprintable():
+            raise InvalidConfiguration(
+                f"{each!r:.80} is no target with a printable name: an instance of a Target, or a function under @target; "
+                "nothing was opened"
+            )
+    return targets
+
+
 def _registry(
     targets: list[AnyTarget], policies: Iterable[PremisePolicy], approval_sources: Mapping[str, ApprovalSource]
 ) -> Registry:
     by_name = {target.name: target for target in targets}
     if len(by_name) != len(targets):
         raise InvalidConfiguration("two targets have the same name; give one of them another")
+    for source in approval_sources.values():
+        if not callable(getattr(source, "read", None)):
+            raise InvalidConfiguration(
+                f"{source!r:.80} is no approval source: it has no method read(approval_id); nothing was opened"
+            )
     known: dict[str, PremisePolicy] = {}
     for policy in (Strict(), *(target.policy for target in targets), *policies):
+        if not callable(getattr(policy, "judge", None)):
+            raise InvalidConfiguration(f"{policy!r:.80} is no premise policy: it has no method judge(…); nothing was opened")
         known[policy.name] = policy
     return Registry(by_name, known, dict(approval_sources))
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from interlock.errors import InvalidConfiguration
 
+_LARGEST = 10 * 365 * 86_400
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateConfig:
@@ -22,7 +24,7 @@ class GateConfig:
             A sync target that waits for another call of the same gate holds one meanwhile: enough of them wait for ever.
 
     Raises:
-        InvalidConfiguration: a figure that is not positive.
+        InvalidConfiguration: a figure that is not positive, no number, or beyond ten years of seconds.
     """
 
     claim_ttl_s: float = 40.0
@@ -33,5 +35,7 @@ class GateConfig:
 
     def __post_init__(self) -> None:
         for name in ("claim_ttl_s", "sends_per_pass", "recover_batch", "recover_every_s", "async_threads"):
-            if getattr(self, name) <= 0:
-                raise InvalidConfiguration(f"{name} must be positive")
+            figure, whole = getattr(self, name), not name.endswith("_s")
+            if type(figure) not in ((int,) if whole else (int, float)) or not 0 < figure <= _LARGEST:
+                kind = "integer" if whole else "number"
+                raise InvalidConfiguration(f"{name} must be a positive {kind} of at most {_LARGEST}, not {figure!r}")

@@ -42,7 +42,8 @@ Refused, Ambiguous and InFlight are outcomes and not errors: see `interlock.outc
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import copyreg
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from interlock.domain.answers import Evidence
@@ -50,6 +51,10 @@ if TYPE_CHECKING:
 
 class InterlockError(Exception):
     """The root of all errors of this library."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Come out of another process as it was: Python would call `__init__` with the finished message alone."""
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__  # type: ignore[attr-defined] # documented as protocol 2's
 
 
 class InvalidInput(InterlockError, ValueError):

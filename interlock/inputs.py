@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from math import isnan
+from typing import cast
 
 from interlock.domain.action import MAX_KEY_LENGTH
-from interlock.errors import InvalidInput
+from interlock.domain.premises import Premise
+from interlock.errors import InvalidInput, InvalidPremise
 
 
 def require_opaque(name: str, value: str) -> str:
@@ -34,14 +37,52 @@ def require_text(name: str, value: str) -> str:
     return value
 
 
-def require_json(name: str, value: Mapping[str, Any]) -> str:
+def require_seconds(name: str, value: object) -> float:
+    """Return how long something may take, in seconds.
+
+    Raises:
+        InvalidInput: it is no number.
+    """
+    with suppress(OverflowError):
+        if isinstance(value, int | float) and not isnan(seconds := float(value)):
+            return seconds
+    raise InvalidInput(f"{name} must be a number of seconds, not {value!r:.50}; nothing was written or sent")
+
+
+def require_premises(given: object) -> tuple[Premise, ...]:
+    """Return the premises of a decision.
+
+    Raises:
+        InvalidPremise: it is no list of premises, or one of them was read as empty, so that no decision can rest on it.
+    """
+    if isinstance(given, Premise) or not isinstance(given, Iterable):
+        raise InvalidPremise(
+            f"premises is a list of what observe() returned, not {type(given).__name__}; nothing was written or sent"
+        )
+    premises: list[Premise] = []
+    for premise in cast("Iterable[object]", given):
+        if not isinstance(premise, Premise):
+            raise InvalidPremise(
+                f"a premise is what observe() returned, not {type(premise).__name__}; nothing was written or sent"
+            )
+        if not premise.facts:
+            raise InvalidPremise(
+                f"{premise.subject!r} was read as empty: no decision can rest on that; nothing was written or sent, read it again"
+            )
+        premises.append(premise)
+    return tuple(premises)
+
+
+def require_json(name: str, value: object) -> str:
     """Return the values as JSON text.
 
     Raises:
-        InvalidInput: something in them is not a JSON value.
+        InvalidInput: it is no mapping of names to values, or something in them is not a JSON value.
     """
+    if not isinstance(value, Mapping) or any(type(key) is not str for key in cast("Iterable[object]", value)):
+        raise InvalidInput(f"{name} must be names and JSON values; nothing was written or sent")
     try:
         text = json.dumps(value, allow_nan=False, ensure_ascii=False)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{name} must be JSON values: {error}; nothing was written or sent") from None
     return require_text(name, text)

@@ -18,7 +18,7 @@ from interlock.config import GateConfig
 from interlock.domain import protocol
 from interlock.domain.action import GatedAction, Intent, Status, require_key
 from interlock.domain.approvals import ApprovalRef
-from interlock.domain.effects import Effect, record_effect
+from interlock.domain.effects import Effect, is_a, record_effect, require_effect
 from interlock.domain.endings import Conclusion, Pending
 from interlock.domain.erasure import mark_erased
 from interlock.domain.picking import Picker
@@ -41,7 +41,7 @@ from interlock.errors import (
 from interlock.infrastructure.clock import elapsing_s
 from interlock.infrastructure.locks import Locks, hostname
 from interlock.infrastructure.recording import SummaryFilter
-from interlock.inputs import require_json, require_opaque, require_text
+from interlock.inputs import require_json, require_opaque, require_premises, require_seconds, require_text
 from interlock.outcomes import InFlight, Outcome, Report, outcome_of, pending_outcome
 from interlock.projections.receipts import Receipt, receipt_of, receipt_of_erased
 from interlock.requests import FindPage, ForgetStates, GivePositions, LetGo, Pause, SurveyFlight
@@ -119,9 +119,9 @@ class Operations:
 
     def fire(self, proposal: Proposal, wait_s: float) -> Protocol[Outcome]:
         """Carry the effect out, and wait for its end where it is in flight."""
-        intent = self.intent(proposal)
+        wait_for_s, intent = require_seconds("wait_s", wait_s), self.intent(proposal)
         sender = self.sender(self._target(intent.effect.target).capabilities)
-        until_s = elapsing_s() + wait_s
+        until_s = elapsing_s() + wait_for_s
         while True:
             outcome = yield from _outcome((yield from protocol.fire(intent, sender)))
             left_s = until_s - elapsing_s()
@@ -220,10 +220,10 @@ class Operations:
 
     def intent(self, proposal: Proposal) -> Intent:
         """Return what is to be done, checked as far as it can be without asking anybody."""
-        effect, supersedes, decision = proposal.effect, proposal.supersedes, proposal.decision
-        key = require_key(proposal.key)
+        supersedes, decision = proposal.supersedes, proposal.decision
+        key, effect = require_key(proposal.key), require_effect(proposal.effect)
         target = self._target(effect.target)
-        given = tuple(proposal.premises)
+        given = require_premises(proposal.premises)
         for premise in given:
             self._require_registered(premise)
         target.check(effect, given)
@@ -277,6 +277,9 @@ class Operations:
             if target is None or target.version < recorded.target_version:
                 tally.skipped[name] = f"{recorded.target} v{recorded.target_version}"
                 return None
+            if not action.ended and (missing := self._unchecked(action.intent)) is not None:
+                tally.skipped[name] = missing  # a claim that it can do nothing with would keep those waiting who can
+                return None
             conclusion = yield from part(action, self.sender(target.capabilities))
             outcome = yield from _outcome(conclusion)
             tally.outcomes.append(outcome)
@@ -287,6 +290,16 @@ class Operations:
         yield from LetGo()
         return outcome
 
+    def _unchecked(self, intent: Intent) -> str | None:
+        """Return what a re-check of an action needs and this gate has not; None where it has everything."""
+        for premise in intent.premises:
+            if premise.target not in self._registry.targets:
+                return premise.target
+            if premise.policy not in self._registry.policies:
+                return f"policy {premise.policy}"
+        source = intent.approval.source
+        return None if source is None or source in self._registry.approval_sources else f"approval source {source}"
+
     def _require_registered(self, premise: Premise) -> None:
         if premise.target not in self._registry.targets:
             raise UnknownTarget(f"a premise was read by {premise.target!r}, which is not registered at this gate")
@@ -295,9 +308,14 @@ class Operations:
 
     def _approval_ref(self, approval: ApprovalView | ExternalApproval | str) -> ApprovalRef:
         if isinstance(approval, ExternalApproval):
-            if approval.source not in self._registry.approval_sources:
+            if type(approval.source) is not str or approval.source not in self._registry.approval_sources:
                 raise InvalidInput(f"no approval source {approval.source!r} is registered at this gate")
             return ApprovalRef(require_key(approval.id), approval.source)
+        if not is_a(approval, ApprovalView, str):
+            raise InvalidInput(
+                f"approval is what approve() returned, its id, or an ExternalApproval, not {type(approval).__name__}; nothing "
+                "was written or sent"
+            )
         return ApprovalRef(require_key(approval if isinstance(approval, str) else approval.id))
 
     def _target(self, name: str) -> AnyTarget:
@@ -307,12 +325,12 @@ class Operations:
         return target
 
     def _fingerprint(self, effect: Effect[Any]) -> str:
-        target = self._target(effect.target)
+        target = self._target(require_effect(effect).target)
         return record_effect(effect, target.codec, target.version).fingerprint
 
 
 def _known(key: str) -> Protocol[GatedAction]:
-    action = yield from FindAction(key)
+    action = yield from FindAction(require_key(key))
     if action is None:
         raise UnknownAction(f"the journal knows no action {key!r}")
     return action

@@ -66,7 +66,8 @@ class Report:
 
     Attributes:
         outcomes: one for each action that it could work on.
-        skipped: keys of actions whose target is not registered here, or only in an older version, with what they need.
+        skipped: keys of actions whose target is not registered here, or only in an older version, or whose premise policy or
+            approval source is not, with what they need.
         failed: keys (or ids, where the key can't be read) of actions that raised. They are tried again by a later pass. A pass
             that failed as a whole has the empty key.
     """

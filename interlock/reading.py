@@ -9,9 +9,9 @@ from types import TracebackType
 from typing import Self
 from uuid import UUID
 
-from interlock.domain.action import GatedAction
+from interlock.domain.action import GatedAction, require_key
 from interlock.domain.cursors import START, Cursor
-from interlock.domain.effects import MAX_SAFE_INTEGER
+from interlock.domain.effects import MAX_SAFE_INTEGER, is_a
 from interlock.domain.summary import IN_FLIGHT, ActionSummary
 from interlock.errors import ActionErased, InvalidInput, UnknownAction
 from interlock.evidence.bundles import Bundle
@@ -103,7 +103,7 @@ class JournalReader:
             ActionErased: it was erased; its receipt says what is left to say.
             UnknownAction: no action has this key.
         """
-        action = self._journal.find_action(key)
+        action = self._journal.find_action(require_key(key))
         if action is None:
             raise UnknownAction(f"the journal knows no action {key!r}")
         return action
@@ -185,7 +185,7 @@ class JournalReader:
         """
         if key is None:
             return verify_journal(self._journal)
-        action_id = self._journal.id_of(key)
+        action_id = self._journal.id_of(require_key(key))
         if action_id is None:
             raise UnknownAction(f"the journal knows no action {key!r}")
         return verify_journal(self._journal, action_id)
@@ -267,7 +267,7 @@ class Receipts(JournalReader):
             InvalidInput: no event goes by a name that is to be withheld, or there are more events than a receipt holds.
             JournalCorrupt: the events are not what a gate wrote; nothing was signed.
         """
-        action_id = self._journal.id_of(key)
+        action_id = self._journal.id_of(require_key(key))
         if action_id is None:
             raise UnknownAction(f"the journal knows no action {key!r}")
         return export_receipt(self._journal, self.log(), action_id, attestor, withhold, policy)
@@ -300,7 +300,7 @@ def _utc(name: str, at: datetime | None) -> datetime | None:
     """Return the time in UTC: rows are compared by their text."""
     if at is None:
         return None
-    if at.utcoffset() is None:
+    if not is_a(at, datetime) or at.utcoffset() is None:
         raise InvalidInput(f"{name} needs a time zone")
     try:
         return at.astimezone(UTC)
@@ -309,20 +309,20 @@ def _utc(name: str, at: datetime | None) -> datetime | None:
 
 
 def _require_limit(limit: int) -> None:
-    if not 1 <= limit <= MAX_PAGE:
-        raise InvalidInput(f"limit must be 1 to {MAX_PAGE}")
+    if type(limit) is not int or not 1 <= limit <= MAX_PAGE:
+        raise InvalidInput(f"limit must be an integer of 1 to {MAX_PAGE}")
 
 
 def _text(name: str, value: str | None) -> str | None:
     """Return the text, unless it is one that no row holds, and that not every database can be asked for."""
-    if value is not None and not value.isprintable():
-        raise InvalidInput(f"{name} must be printable")
+    if value is not None and (type(value) is not str or not value.isprintable()):
+        raise InvalidInput(f"{name} must be printable text")
     return value
 
 
 def _amount(name: str, value: int | None) -> int | None:
-    if value is not None and abs(value) > MAX_SAFE_INTEGER:
-        raise InvalidInput(f"{name} is larger than any amount, {MAX_SAFE_INTEGER}")
+    if value is not None and (type(value) is not int or abs(value) > MAX_SAFE_INTEGER):
+        raise InvalidInput(f"{name} is no integer, or larger than any amount, {MAX_SAFE_INTEGER}")
     return value
 
 
@@ -336,5 +336,5 @@ def _place(after: Cursor | str) -> Cursor:
 def _cursor(after: str | None) -> str | None:
     try:
         return UUID(after).hex if after is not None else None
-    except ValueError:
+    except (ValueError, TypeError, AttributeError):
         raise InvalidInput("`after` is not what a page gave as `next_page`") from None

@@ -246,6 +246,26 @@ def fingerprint_of(target: str, subject: str, parameters: str, money: Money | No
     return f"sha256:{hashlib.sha256(whole.encode()).hexdigest()}"
 
 
+def is_a(value: object, *kinds: type) -> bool:
+    """Whether a value is what its annotation says. A type checker takes that for granted, and Python does not check it."""
+    return isinstance(value, kinds)
+
+
+def require_effect(effect: Effect[P]) -> Effect[P]:
+    """Return the effect, if it is one: type hints are not checked by Python.
+
+    Raises:
+        InvalidEffect: it is something else, or what it moves is.
+    """
+    if not is_a(effect, Effect) or type(effect.target) is not str:
+        msg = f"an effect is what a target makes (target.effect(…)), not {type(effect).__name__}; nothing was written or sent"
+        raise InvalidEffect(msg)
+    if effect.money is not None and type(effect.money) is not Money:
+        msg = f"the money of an effect is a Money or None, not {type(effect.money).__name__}; nothing was written or sent"
+        raise InvalidEffect(msg)
+    return effect
+
+
 def record_effect(effect: Effect[P], codec: EffectCodec[P], target_version: int) -> EffectRecord:
     """Return the effect in its canonical form (RFC 8785), with the fingerprint of that form.
 

@@ -156,7 +156,7 @@ class Premise:
         try:
             parse_facts(self.facts_json)
             parse_facts(self.expectations_json)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise InvalidPremise("a premise's facts must be JSON") from None
 
     @property

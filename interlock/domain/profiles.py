@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import asdict, dataclass
 from datetime import datetime, timedelta
 from functools import lru_cache
+from typing import cast
 
 import rfc8785
 
@@ -32,7 +33,7 @@ class CapabilityProfile:
         burns: whether a key can be used up by a harmless request.
 
     Raises:
-        InvalidConfiguration: a negative figure, or a burn without keys.
+        InvalidConfiguration: a figure that is negative, beyond a hundred years or no number, or a burn without keys.
     """
 
     send_deadline_s: float = 30.0
@@ -46,9 +47,13 @@ class CapabilityProfile:
     burns: bool = False
 
     def __post_init__(self) -> None:
-        negative = [name for name, value in asdict(self).items() if isinstance(value, int | float) and value < 0]
-        if negative:
-            msg = f"capability figures can't be negative: {', '.join(negative)}"
+        wrong = [
+            name
+            for name, value in asdict(self).items()
+            if name.endswith("_s") and not (_is_time(value) or (value is None and name in _OPTIONAL))
+        ]
+        if wrong:
+            msg = f"capability figures are seconds, from 0 to a hundred years, and not negative: {', '.join(wrong)}"
             raise InvalidConfiguration(msg)
         if self.burns and not self.dedupes:
             msg = "a key can only be burned where the provider has idempotency keys"
@@ -87,6 +92,15 @@ class CapabilityProfile:
     def digest(self) -> str:
         """Return the SHA-256 of the profile's canonical form, in milliseconds, as it stands on a receipt."""
         return _digest(self)
+
+
+_OPTIONAL = ("dedupe_window_s", "roll_forward_s", "lookup_staleness_s")
+_LONGEST_S = 100 * 365 * 86_400
+"""A time that no date can hold would end a send in the middle; so would NaN, which passes for not negative."""
+
+
+def _is_time(value: object) -> bool:
+    return type(value) in (int, float) and 0 <= cast("float", value) <= _LONGEST_S
 
 
 @lru_cache

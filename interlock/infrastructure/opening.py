@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from urllib.parse import urlsplit
 
+from interlock.domain.effects import is_a
 from interlock.errors import InvalidConfiguration
 from interlock.infrastructure.journal import Journal
 
@@ -67,6 +68,8 @@ def grant_journal(url: str, role: str) -> None:
 
 
 def _is_postgres(url: str) -> bool:
+    if not is_a(url, str):
+        raise InvalidConfiguration(f"a journal is named by a URL such as 'sqlite:///interlock.db', not by a {type(url).__name__}")
     try:
         named = urlsplit(url).scheme in ("postgresql", "postgres")
     except ValueError:

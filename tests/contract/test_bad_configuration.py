@@ -5,10 +5,11 @@ from __future__ import annotations
 import sqlite3
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from interlock import Gate, GateConfig, Receipts
+from interlock import CapabilityProfile, Gate, GateConfig, Receipts
 from interlock.errors import (
     InvalidConfiguration,
     JournalTooNew,
@@ -40,16 +41,58 @@ def test_two_targets_of_one_name_are_refused(folder: Path) -> None:
 @pytest.mark.parametrize("figure", ["claim_ttl_s", "sends_per_pass", "recover_batch", "recover_every_s"])
 def test_a_figure_is_positive(figure: str) -> None:
     """Zero and less are no configuration."""
-    for value in (0, -1):
+    wrong: tuple[Any, ...] = (0, -1, float("nan"), float("inf"), 10**400, "40", None, True)
+    for value in wrong:
         with pytest.raises(InvalidConfiguration):
             GateConfig(**{figure: value})
 
 
-@pytest.mark.parametrize("url", ["", "journal.db", "sqlite:///", "sqlite://host/x.db", "mysql:///x", "sqlite:///x.db?y=1"])
-def test_a_url_that_names_no_journal_is_refused(url: str) -> None:
-    """Nothing is made."""
+@pytest.mark.parametrize("figure", ["send_deadline_s", "kernel_s", "dedupe_window_s", "roll_forward_s", "lookup_staleness_s"])
+def test_a_capability_is_a_time(figure: str) -> None:
+    """What no date can hold would end an action in the middle."""
+    wrong: tuple[Any, ...] = (-1, float("nan"), float("inf"), "10", True)
+    for value in wrong:
+        with pytest.raises(InvalidConfiguration, match=figure):
+            CapabilityProfile(**{figure: value})
+
+
+@pytest.mark.sqlite_only
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        *({"targets": 5}, {"targets": [5]}, {"targets": ["pay"]}, {"targets": [World]}, {"targets": World(PROFILES["keys"])}),
+        *({"policies": [5]}, {"approval_sources": {"x": 5}}, {"config": "x"}, {"clock": 5}, {"log": 5}),
+    ],
+    ids=lambda wrong: next(iter(wrong)),
+)
+def test_what_is_given_to_a_gate_is_what_it_asks_for(wrong: dict[str, Any], folder: Path) -> None:
+    """Anything else is refused when it is opened, and nothing is made."""
+    with pytest.raises(InvalidConfiguration):
+        Gate.open(f"sqlite:///{folder}/j.db", **wrong)
+    assert not list(folder.iterdir())
+
+
+_NO_FILES: list[Any] = [
+    "sqlite:x.db",
+    "sqlite:///:memory:",
+    ":memory:",
+    "sqlite:///x.db#y",
+    "sqlite:///\ud800.db",
+    None,
+    5,
+    Path("x.db"),
+]
+
+
+@pytest.mark.parametrize(
+    "url", ["", "journal.db", "sqlite:///", "sqlite://host/x.db", "mysql:///x", "sqlite:///x.db?y=1", *_NO_FILES]
+)
+def test_a_url_that_names_no_journal_is_refused(url: Any, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is made: no file that a slash too few, or SQLite's own name for memory, happens to spell."""
+    monkeypatch.chdir(folder)
     with pytest.raises(InvalidConfiguration):
         Gate.open(url)
+    assert not list(folder.iterdir())
 
 
 @pytest.mark.sqlite_only

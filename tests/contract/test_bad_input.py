@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from interlock import ExternalApproval, Money, Premise, Refused
+from interlock import ApprovalView, ExternalApproval, Money, Premise, Refused
 from interlock.domain.effects import Effect, EffectRecord
 from interlock.domain.premises import Strict
 from interlock.errors import (
@@ -122,6 +122,29 @@ def test_any_other_text_is_kept_as_it_was_given(text: str, folder: Path) -> None
 def test_an_effect_needs_a_subject(subject: Any, folder: Path) -> None:
     """Without one, or with one that is not text, there is nothing to act on."""
     effect = Effect("world", subject, Transfer("x", AMOUNT, CURRENCY), Money(AMOUNT, CURRENCY))
+    with staged(folder, "keys-lookup") as stage, Untouched(stage), pytest.raises(InvalidEffect):
+        stage.gate().fire("key", effect, approval="case-1")
+
+
+@pytest.mark.parametrize("effect", [{"target": "world"}, "world", None, 5, Effect, World], ids=ascii)
+def test_what_is_no_effect_is_refused(effect: Any, folder: Path) -> None:
+    """Python does not check a type hint: a dict in the place of a dataclass is bad input like any other."""
+    wrong: Any = {}
+    with staged(folder, "keys-lookup") as stage, Untouched(stage):
+        for act in (
+            lambda: stage.gate().fire("key", effect, approval="case-1"),
+            lambda: stage.gate().approve("bound", by="user:1", expires_in_s=60, effect=effect or wrong),
+        ):
+            with pytest.raises(InvalidEffect, match="nothing was written or sent"):
+                act()
+
+
+@pytest.mark.parametrize(
+    "money", [(AMOUNT, CURRENCY), {"amount_minor": AMOUNT, "currency": CURRENCY}, AMOUNT, "20 USD"], ids=ascii
+)
+def test_money_is_money(money: Any, folder: Path) -> None:
+    """A pair, a dict or a number of whatever unit is none."""
+    effect = replace(World(PROFILES["keys-lookup"]).transfer(), money=money)
     with staged(folder, "keys-lookup") as stage, Untouched(stage), pytest.raises(InvalidEffect):
         stage.gate().fire("key", effect, approval="case-1")
 
@@ -301,6 +324,7 @@ def test_an_approval_that_no_longer_stands_refuses_with_a_receipt(how: str, fold
         {"expires_in_s": True},
         {"expires_in_s": 10**15},
         {"uses": 0},
+        {"uses": 2**53},
         {"uses": 1.5},
         {"uses": True},
         {"by": ""},
@@ -416,7 +440,47 @@ def test_a_fact_that_was_wrong_from_the_start_does_not_pass_for_unchanged(folder
         assert not stage.world.sent
 
 
-@pytest.mark.parametrize("decision", [{"a": b"bytes"}, {"a": float("nan")}, {"a": "\ud800"}, {"a": {1, 2}}], ids=repr)
+_DEEP: list[Any] = []
+for _ in range(100_000):
+    _DEEP = [_DEEP]
+
+
+@pytest.mark.parametrize("approval", [None, 5, {}, b"case-1", True, ApprovalView, ExternalApproval([], "x")], ids=ascii)  # type: ignore[arg-type] # what is wrong
+def test_what_is_no_approval_is_refused(approval: Any, folder: Path) -> None:
+    """It is named by its id, by what approve() returned, or as an external one."""
+    with staged(folder, "keys-lookup") as stage, Untouched(stage), pytest.raises(InvalidInput):
+        stage.gate().fire("key", stage.world.transfer(), approval=approval)
+
+
+@pytest.mark.parametrize("wait_s", ["1", None, {}, float("nan"), 10**400], ids=lambda value: repr(value)[:9])
+def test_a_wait_is_a_number_of_seconds(wait_s: Any, folder: Path) -> None:
+    """NaN is none: it would be waited for without end."""
+    with staged(folder, "keys-lookup") as stage, Untouched(stage), pytest.raises(InvalidInput):
+        stage.gate().fire("key", stage.world.transfer(), approval="case-1", wait_s=wait_s)
+
+
+def test_premises_are_a_list_of_premises(folder: Path) -> None:
+    """One that stands alone, what is none, and one that was read as empty: no decision can rest on them."""
+    with staged(folder, "keys-lookup") as stage, Untouched(stage):
+        gate, seen = stage.gate(), stage.world.observe(SUBJECT)
+        wrong: list[Any] = [seen, None, 5, "abc", [None], [{"facts": 1}], {"seen": seen}, [replace(seen, facts_json="{}")]]
+        for premises in wrong:
+            with pytest.raises(InvalidPremise, match="nothing was written or sent"):
+                gate.fire("key", stage.world.transfer(), approval="case-1", premises=premises)
+
+
+@pytest.mark.parametrize("facts", ["", "nope", "[" * 100_000], ids=lambda text: text[:4])
+def test_facts_that_are_no_json_make_no_premise(facts: str) -> None:
+    """However deep they are."""
+    with pytest.raises(InvalidPremise):
+        Premise(target="world", subject=SUBJECT, facts_json=facts, read_at=START, policy="strict")
+
+
+@pytest.mark.parametrize(
+    "decision",
+    [{"a": b"bytes"}, {"a": float("nan")}, {"a": "\ud800"}, {"a": {1, 2}}, {1: 2}, ["a"], "a", 5, {"a": _DEEP}],
+    ids=lambda value: ascii(value)[:20] if value != {"a": _DEEP} else "deep",
+)
 def test_a_decision_is_made_of_json_values(decision: dict[str, Any], folder: Path) -> None:
     """Anything else could not be written down."""
     with staged(folder, "keys-lookup") as stage, Untouched(stage), pytest.raises(InvalidInput):
@@ -436,6 +500,18 @@ def test_what_a_model_says_is_kept_as_one_opaque_text(folder: Path) -> None:
 # --- resolving, reading
 
 
+@pytest.mark.parametrize("key", [5, b"key", ["key"]], ids=ascii)
+def test_what_is_no_key_can_be_neither_read_nor_worked_on(key: Any, folder: Path) -> None:
+    """Each way of asking says so."""
+    with staged(folder, "keys-lookup") as stage, Untouched(stage):
+        gate = stage.gate()
+        asks: list[Callable[[Any], object]] = [gate.receipt, gate.verify, gate.recover, gate.reconcile, gate.approval]
+        asks += [lambda key: gate.erase(key, reason="x", by="y"), lambda key: gate.erase_approval(key, reason="x", by="y")]
+        for ask in asks:
+            with pytest.raises(InvalidKey):
+                ask(key)
+
+
 def test_an_unknown_key_can_be_neither_read_nor_worked_on(folder: Path) -> None:
     """Each way of asking says that there is no such action."""
     with staged(folder, "keys-lookup") as stage, Untouched(stage):
@@ -452,6 +528,7 @@ def test_an_unknown_key_can_be_neither_read_nor_worked_on(folder: Path) -> None:
     "conditions",
     [
         *({"status": "DONE"}, {"limit": 0}, {"limit": 501}, {"after": "x"}, {"since": START.replace(tzinfo=None)}),
+        *({"limit": "5"}, {"limit": True}, {"after": 5}, {"since": "2026"}, {"min_amount_minor": 1.5}, {"target": 5}),
         *({"min_amount_minor": 2**53}, {"max_amount_minor": -(2**63)}, {"approval": "\ud800"}, {"target": "\0"}),
         {"until": datetime.max.replace(tzinfo=timezone(timedelta(hours=-1)))},
     ],

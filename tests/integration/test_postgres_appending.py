@@ -7,20 +7,19 @@ import psycopg
 import pytest
 
 from interlock.domain.requests import AppendAnswer
-from interlock.errors import JournalUnavailable
+from interlock.errors import JournalCorrupt, JournalUnavailable
 from interlock.infrastructure.opening import open_journal
 from interlock.infrastructure.postgres.connections import connect, parse_url
-from tests.crashing import Stage
+from interlock.projections.verification import verify_journal
+from tests.crashing import Stage, staged
 from tests.integration.postgres_cases import run
 from tests.journals import PostgresJournals, present
-from tests.provider_world import PROFILES, World
 
 
 @pytest.fixture
 def stage(postgres_url: str, tmp_path: Path) -> Iterator[Stage]:
     """A stage on PostgreSQL, with an approval."""
-    with present.use(PostgresJournals(postgres_url)), Stage(tmp_path / "journal", World(PROFILES["keys"])) as stage:
-        stage.approve()
+    with present.use(PostgresJournals(postgres_url)), staged(tmp_path, "keys") as stage:
         yield stage
 
 
@@ -45,6 +44,10 @@ def test_nothing_is_tried_again_where_the_journal_is_gone(stage: Stage) -> None:
         approval.revoke("user:1", "a mistake", approval.created_on)
         with pytest.raises(JournalUnavailable, match="holds no journal"):
             journal.append(None, approval)
+        with pytest.raises(JournalUnavailable, match="holds no journal"):
+            verify_journal(journal)
+    with pytest.raises(JournalCorrupt, match="which journal it is"):
+        open_journal(stage.url)
 
 
 def test_an_asserted_version_is_judged_by_a_snapshot_of_its_own(postgres_url: str) -> None:

@@ -2,13 +2,16 @@
 
 from datetime import timedelta
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
+from psycopg import errors
 
 from interlock import Receipts
 from interlock.errors import (
     JournalUnavailable,
 )
+from interlock.infrastructure.opening import open_journal
 from interlock.infrastructure.postgres.connections import connect, is_usable, parse_url
 from tests.integration.postgres_cases import CASE, commit, run
 from tests.integration.shared_ledger import World
@@ -57,6 +60,19 @@ def test_a_commit_is_on_the_disk_whatever_the_default_is(level: str, postgres_ur
     with connect(parse_url(postgres_url)) as connection:
         row = connection.execute("SHOW synchronous_commit").fetchone()
         assert row == (level if level.startswith("remote") else "on",)
+
+
+def test_who_stands_in_an_approval_s_line_has_as_long_as_a_statement(postgres_url: str) -> None:
+    """A limit for locks would break off the commit behind a send, which waits for nobody but other writers of the approval."""
+    database = postgres_url.partition("?")[0].rpartition("/")[2]
+    run(postgres_url, f"ALTER DATABASE {database} SET lock_timeout = '10ms'")
+    open_journal(postgres_url).close()
+    approval = uuid4()
+    with connect(parse_url(postgres_url)) as first, connect(parse_url(postgres_url)) as second, first.transaction():
+        first.execute("SELECT is_latest(%s, 0)", (approval,))
+        second.execute("SET statement_timeout = '50ms'")
+        with pytest.raises(errors.QueryCanceled, match="statement timeout"):
+            second.execute("SELECT is_latest(%s, 0)", (approval,))
 
 
 def test_a_read_only_default_is_told_before_anything_is_sent(postgres_url: str, tmp_path: Path) -> None:

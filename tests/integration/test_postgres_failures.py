@@ -113,9 +113,16 @@ def test_lost_acknowledgement_of_a_person(stage: Stage, moment: Moment) -> None:
 # --- the old session is still at it when the connection is lost
 
 
-def test_session_that_waits_is_ended_before_it_is_read_back(stage: Stage) -> None:
-    """The connection is lost while the commit waits for another writer of the approval: nothing is written, not even later."""
-    gate = stage.gate()
+@pytest.mark.parametrize("role", ["none", "keeper"])
+def test_session_that_waits_is_ended_before_it_is_read_back(stage: Stage, role: str) -> None:
+    """The connection is lost while the commit waits for another writer of the approval: nothing is written, not even later.
+
+    The role that a login's sessions change to may neither see nor end the sessions of that login.
+    """
+    if role != "none":
+        stage.sql(f"CREATE ROLE {role}")
+        stage.sql(f"GRANT CREATE ON DATABASE postgres TO {role}")
+    gate = stage.gate(stage.url(options=f"-crole={role}"))
     actor = stage.actor(gate)
     with stage.session() as other:
         other.execute("BEGIN")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 from uuid import UUID
 
 import psycopg
@@ -121,6 +122,30 @@ def test_a_session_that_was_reset_is_not_used_again(connection: Connection) -> N
     with pytest.raises(psycopg.errors.InvalidSqlStatementName):
         statement.run(connection)
     assert connection.closed
+
+
+class InterruptedOnce(Connection):
+    """A session in which a signal's handler raises as soon as the first answer is there."""
+
+    was_interrupted = False
+
+    def wait(self, *args: Any, **kwargs: Any) -> Any:
+        """Wait for an answer, and lose it once."""
+        answer = super().wait(*args, **kwargs)
+        if hasattr(self, "prepared") and not self.was_interrupted:
+            self.was_interrupted = True
+            raise TimeoutError
+        return answer
+
+
+def test_a_preparation_that_is_interrupted_does_not_spoil_the_session(connection: Connection) -> None:
+    """The server has prepared it, and whoever asked was stopped right then: it would fail there for ever."""
+    statement = Statement("SELECT 7")
+    with InterruptedOnce.connect(connection.info.dsn, autocommit=True) as session:
+        session.prepared = set()
+        with pytest.raises(TimeoutError):
+            statement.run(session)
+        assert session.closed
 
 
 @pytest.mark.parametrize(

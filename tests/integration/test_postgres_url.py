@@ -1,6 +1,7 @@
 """What the URL of a journal on PostgreSQL may say."""
 
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
@@ -10,7 +11,7 @@ from interlock import Gate
 from interlock.errors import (
     InvalidConfiguration,
 )
-from interlock.infrastructure.postgres.connections import parse_url
+from interlock.infrastructure.postgres.connections import connect, parse_url
 from tests.integration.postgres_cases import commit
 from tests.integration.shared_ledger import World
 
@@ -34,6 +35,30 @@ def test_a_url_says_what_libpq_reads_in_it(url: str, expected: dict[str, str]) -
     given = conninfo_to_dict(options.conninfo)
     assert {name: str(given.get(name)) for name in expected} == expected
     assert options.schema == "mine"
+
+
+@pytest.mark.parametrize("named_in", ["url", "environment", "service file"])
+def test_of_several_hosts_the_one_that_writes_is_meant(
+    named_in: str, postgres_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wherever libpq reads them: another one would answer with what was true a while ago."""
+    given = conninfo_to_dict(parse_url(postgres_url).conninfo)
+    here = {name: str(given[name]) for name in ("host", "port", "user", "dbname") if name in given}
+    here |= {name: f"{here[name]},{here[name]}" for name in ("host", "port") if name in here}
+    url = "postgresql://?" + "&".join(f"{name}={quote(value, safe='')}" for name, value in here.items())
+    if named_in == "environment":
+        variables = {"host": "PGHOST", "port": "PGPORT", "user": "PGUSER", "dbname": "PGDATABASE"}
+        for name, value in here.items():
+            monkeypatch.setenv(variables[name], value)
+        url = "postgresql://"
+    if named_in == "service file":
+        services = tmp_path / "pg_service.conf"
+        services.write_text("\n".join(["[journal]", *(f"{name}={value}" for name, value in here.items())]))
+        monkeypatch.setenv("PGSERVICEFILE", str(services))
+        url = "postgresql://?service=journal"
+    with connect(parse_url(url)) as connection:
+        used = {option.keyword: option.val for option in connection.pgconn.info}
+        assert used[b"target_session_attrs"] == b"read-write"
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,30 @@ import time
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from harness.herd import run
-from interlock import Answer, AsyncGate, Done, Evidence, Gate, GateConfig, Money, Report, Settlement, target
+from interlock import (
+    Answer,
+    AsyncGate,
+    Committed,
+    Done,
+    Evidence,
+    Gate,
+    GateConfig,
+    InFlight,
+    Money,
+    Report,
+    Settlement,
+    target,
+)
+from interlock.approvals import ExternalApproval
+from interlock.domain.endings import PendingReason
+from interlock.domain.ports import ExternalTerms
+from interlock.domain.premises import Premise, Strict
 from interlock.errors import JournalUnavailable
 from interlock.functions import FunctionTarget
 from interlock.infrastructure.opening import open_journal
@@ -182,6 +200,43 @@ def test_an_action_without_its_target_rests_and_keeps_nobody_waiting(url: str) -
         service.await_done()
     skipped = [key for report in service.reports for key in report.skipped]
     assert len(skipped) == len(set(skipped))
+
+
+def test_what_a_node_lacks_the_approval_source_or_the_policy_for_is_left_to_those_who_have_it(url: str) -> None:
+    """Two versions at once: the one that can't re-check an action takes no claim of it, and says what it lacks."""
+    provider = Provider()
+    pay_out = provider.target()
+    effect = pay_out.effect(Payout("1"), subject="1", money=Money(100, "usd"))
+    seen = Premise(target="payout", subject="1", policy="ours", facts_json='{"balance":1}', read_at=datetime.now(UTC))
+    with Gate.open(url, targets=[pay_out], policies=[Ours()], approval_sources={"desk": Desk()}) as newer:
+        newer.propose("by the desk", effect, approval=ExternalApproval(id="1", source="desk"))
+        newer.approve("a", by="user:17", expires_in_s=3600, cap_minor=100, currency="usd")
+        newer.propose("by our policy", effect, approval="a", premises=[seen])
+        with Gate.open(url, targets=[pay_out]) as older:
+            report = older.recover()
+            assert dict(report.skipped) == {"by the desk": "approval source desk", "by our policy": "policy ours"}
+            assert (report.outcomes, dict(report.failed)) == ((), {})
+            done, held_up = newer.recover().outcomes
+    assert isinstance(done, Committed)
+    assert isinstance(held_up, InFlight)
+    assert held_up.reason is PendingReason.NOT_SENT, "this target can't be observed; nobody else holds it"
+    assert provider.sent == ["1"]
+
+
+class Ours(Strict):
+    """A policy of one's own."""
+
+    name = "ours"
+
+
+class Desk:
+    """An approval source that says yes."""
+
+    def read(self, approval_id: str) -> ExternalTerms:
+        """Return what the desk says."""
+        del approval_id
+        until = datetime.now(UTC) + timedelta(hours=1)
+        return ExternalTerms(live=True, cap_minor=100, currency="usd", by="user:17", expires_at=until)
 
 
 def test_the_service_gives_events_their_positions(postgres_url: str) -> None:

@@ -23,6 +23,7 @@ from psycopg.abc import PQGen
 from interlock.errors import GateClosed, InvalidConfiguration
 
 T = TypeVar("T")
+Session = tuple[int, datetime | None]
 
 ANSWER_S, _MARGIN_S = 40.0, 10.0
 """For how long a statement's answer is waited for at least, and how much longer than the server is given for a statement."""
@@ -56,13 +57,14 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
 
     Attributes:
         session: the process of the server, and when it began: process ids are used again, and a proxy invents what libpq is told.
+            None where the server hides when.
         prepared: the names of the statements that this session knows.
         answer_s: for how long a statement's answer is waited for, in seconds.
         process: the process of this machine that made it.
         abandoned: whether it is a parent process's, and to be left open without a warning.
     """
 
-    session: tuple[int, datetime]
+    session: Session
     prepared: set[bytes]
     answer_s = ANSWER_S
     process: int
@@ -104,6 +106,9 @@ _LIBPQ_DEFAULTS = {
     "tcp_user_timeout": "15000",
 }
 
+_THE_ONE_THAT_WRITES = {"target_session_attrs": "read-write"}
+"""Of several hosts one is written to. Another one, found while that is busy, would answer with what was true a while ago."""
+
 _WHO = "SELECT pg_backend_pid()"
 _TRIES = 10
 """How often a connection is made again because the process was forked meanwhile, which takes milliseconds."""
@@ -123,10 +128,12 @@ _SESSION = """
     SELECT set_config('synchronous_commit', 'on', false)
         WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_write', 'remote_apply');
     SELECT set_config('idle_session_timeout', '0', false) WHERE current_setting('idle_session_timeout', true) <> '0';
+    SET lock_timeout = 0;
     SET standard_conforming_strings = on;
     SET DateStyle = 'ISO';
     SET TimeZone = 'UTC';
     SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 2; SET tcp_keepalives_count = 3; SET tcp_user_timeout = '15s';
+    SET LOCAL ROLE NONE;
     SELECT pid, backend_start, extract(epoch FROM current_setting('statement_timeout')::interval)::double precision
         FROM pg_stat_get_activity(pg_backend_pid())
 """
@@ -134,8 +141,16 @@ _SESSION = """
 
 A commit that is not on the disk is not a commit: I1 rests on it. A version must be judged on what is committed now: I3 does.
 A gate that has nothing to do would lose its lock; and a host that is gone without a word would keep its sessions for hours, until
-none is left for those that live. The rest decides how our own literals, and its times, are read.
+none is left for those that live. Whoever stands in an approval's line may have sent already: the limit of a statement is enough.
+The last one asks as who logged in: a role that sessions change to may not see when they began. The rest decides how our own
+literals, and its times, are read.
 """
+
+_END_SESSION = """
+    SELECT CASE WHEN backend_start = %(began)s THEN pg_terminate_backend(pid, %(wait_ms)s) END
+    FROM pg_stat_get_activity(%(pid)s) WHERE coalesce(backend_start = %(began)s, true)
+"""
+"""Where it is hidden when a session began, it may be the one that is meant or a later one: it is there, and left alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +186,8 @@ def parse_url(url: str) -> DatabaseOptions:
         raise InvalidConfiguration(f"the journal's URL is malformed: {type(error).__name__}; nothing was opened") from None
     if address.count("@") > 1:  # or whoever fails to find that host would quote half of the password
         raise InvalidConfiguration("the user or password in the journal's URL holds an @; write it as %40; nothing was opened")
-    # Of several hosts one is written to. Another one, found while that is busy, would answer with what was true a while ago.
-    several = {"target_session_attrs": "read-write"} if "," in str(given.get("host") or given.get("hostaddr") or "") else {}
+    hosts = given.get("host") or given.get("hostaddr") or os.environ.get("PGHOST") or os.environ.get("PGHOSTADDR")
+    several = _THE_ONE_THAT_WRITES if "," in str(hosts or "") else {}
     return DatabaseOptions(
         conninfo.make_conninfo("", **{**_LIBPQ_DEFAULTS, **several, **given, "client_encoding": "UTF8"}),
         _schema(ours.get("schema", DEFAULT_SCHEMA)),
@@ -204,7 +219,11 @@ def connect(options: DatabaseOptions, **libpq: str) -> Connection:
     Raises:
         psycopg.Error: it can't be had.
     """
-    connection = _connect_between_forks(conninfo.make_conninfo(options.conninfo, **libpq))
+    text = conninfo.make_conninfo(options.conninfo, **libpq)
+    connection = _connect_between_forks(text)
+    if _is_any_of_several(connection, text):
+        connection.close()
+        connection = _connect_between_forks(conninfo.make_conninfo(text, **_THE_ONE_THAT_WRITES))
     try:
         cursor = connection.execute(_SESSION)
         while cursor.nextset():
@@ -218,6 +237,31 @@ def connect(options: DatabaseOptions, **libpq: str) -> Connection:
         connection.close()
         raise
     return connection
+
+
+def _is_any_of_several(connection: Connection, text: str) -> bool:
+    """Whether a service file names several hosts, which is known behind the connecting only, and nobody says which is meant."""
+    used = {option.keyword: option.val or b"" for option in connection.pgconn.info}
+    several = b"," in used[b"host"] + used[b"hostaddr"]
+    return several and used[b"target_session_attrs"] == b"any" and "target_session_attrs" not in conninfo.conninfo_to_dict(text)
+
+
+def end_session(connection: Connection, session: Session, *, wait_ms: int = 0) -> bool:
+    """Ask the server to end a session; return whether it was there still, as far as can be seen.
+
+    Args:
+        connection: on which session it is asked; outside a transaction, or what is seen would be from its beginning.
+        session: which one is to end.
+        wait_ms: how long its end is waited for, in milliseconds.
+
+    Raises:
+        psycopg.Error: it can't be asked, or may not be ended.
+    """
+    with connection.transaction():
+        # As who logged in: a role that sessions change to may neither see nor end those of others.
+        connection.execute("SET LOCAL ROLE NONE")
+        pid, began = session
+        return connection.execute(_END_SESSION, {"pid": pid, "began": began, "wait_ms": wait_ms}).fetchone() is not None
 
 
 def _connect_between_forks(text: str) -> Connection:
@@ -314,8 +358,10 @@ class Connections:
             yield held
             return
         places = self._places
-        places.get()
         try:
+            # A signal's handler may raise right behind it, or while it waits: one place too many is better than one too few, and
+            # than waiting for that for ever.
+            places.get()
             connection = self._take()
             try:
                 yield connection
@@ -334,6 +380,7 @@ class Connections:
         """
         with self.lend() as connection, connection.transaction():
             connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            self._check(connection)
             self._held.connection = connection
             try:
                 yield

@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import threading
 from contextlib import suppress
-from datetime import datetime
 
 import psycopg
 
@@ -15,8 +14,10 @@ from interlock.infrastructure.postgres.connections import (
     Connection,
     Connections,
     DatabaseOptions,
+    Session,
     abandon,
     connect,
+    end_session,
     is_usable,
     require_own_session,
 )
@@ -28,8 +29,7 @@ _SERVER_SIDE = """
 """
 _CLIENT_SIDE = {"keepalives_idle": "1", "keepalives_interval": "1", "keepalives_count": "2", "tcp_user_timeout": "2000"}
 
-# What is left of a session that this gate has lost may hold its lock for as long as something in between keeps it alive.
-_END_SESSION = "SELECT pg_terminate_backend(pid, 1000) FROM pg_stat_get_activity(%s) WHERE backend_start = %s"
+_LAST_WORD_MS = 1000
 _TAKE = "SELECT pg_is_in_recovery(), pg_try_advisory_lock(%s, %s)"
 _STANDBY = (
     "the server is a standby, which only reads, and whose locks no other gate sees; nothing was written or sent. Name all hosts "
@@ -60,7 +60,7 @@ class SessionLocks:
         self._journal = int(log_id.replace("-", "")[-8:], 16) - 2**31
         self._mutex = threading.Lock()
         self._connection: Connection | None = None
-        self._session: tuple[int, datetime] | None = None
+        self._session: Session | None = None
         self.handle: str | None = None
         self._rename()
         self._take()
@@ -155,7 +155,8 @@ class SessionLocks:
             with self._connections.lend() as other:
                 require_own_session(connection, other)
             if self._session is not None:
-                connection.execute(_END_SESSION, self._session)
+                # What is left of it may hold the lock for as long as something in between keeps it alive.
+                end_session(connection, self._session, wait_ms=_LAST_WORD_MS)
             ((stands_by, taken),) = connection.execute(_TAKE, (self._journal, _number(f"{_PREFIX}{self.holder}"))).fetchall()
             if stands_by:
                 raise JournalUnavailable(_STANDBY)

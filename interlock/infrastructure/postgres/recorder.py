@@ -18,7 +18,7 @@ from interlock.domain.cursors import Cursor
 from interlock.domain.summary import ActionSummary
 from interlock.errors import JournalUnavailable
 from interlock.infrastructure.postgres.appending import Commit, Head, commit_of, summary_values
-from interlock.infrastructure.postgres.connections import Connection, Connections
+from interlock.infrastructure.postgres.connections import Connection, Connections, end_session
 from interlock.infrastructure.postgres.schema import require_same
 from interlock.infrastructure.postgres.statements import Statement, Value, as_integer, boolean, integer, text, uuid, uuids
 from interlock.infrastructure.recording import SUMMARY_COLUMNS, Backlog, Batch, Moved, StoredRow, SummaryFilter, clauses_of
@@ -29,7 +29,6 @@ LAST_WORD_S = 5.0
 _MOST_HEADS = 10_000
 """How many ends of chains are remembered: more than there are actions between their reading and their writing."""
 
-_END_SESSION = "SELECT pg_terminate_backend(pid) FROM pg_stat_get_activity(%s) WHERE backend_start = %s"
 _HELD = "SELECT pg_is_in_recovery(), (SELECT state FROM stored_events WHERE originator_id = %s AND originator_version = %s)"
 _COMMIT_NOTHING = "SELECT pg_logical_emit_message(true, 'interlock', '')"
 _NOT_KNOWN = "it was lost in the middle of a write: whether that was written is not known"
@@ -162,7 +161,7 @@ class Recorder(ApplicationRecorder):
         until_s = time.monotonic() + LAST_WORD_S
         try:
             with self.connections.lend() as connection:
-                while connection.execute(_END_SESSION, lost.session).fetchone():
+                while end_session(connection, lost.session):
                     if time.monotonic() >= until_s:
                         raise JournalUnavailable(f"the session does not end, and {_NOT_KNOWN}")
                     time.sleep(0.01)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import psycopg
 from psycopg import sql
 
-from interlock.errors import InvalidConfiguration, JournalOutdated, JournalTooNew, JournalUnavailable
+from interlock.errors import InvalidConfiguration, JournalCorrupt, JournalOutdated, JournalTooNew, JournalUnavailable
 from interlock.infrastructure.postgres.connections import Connection, DatabaseOptions, connect, require_own_session
 
 MIN_SERVER_VERSION = 140_000
@@ -42,6 +42,7 @@ def create_or_check(options: DatabaseOptions, *, create: bool) -> str:
             old.
         JournalTooNew: it was made by a newer version of Interlock.
         JournalOutdated: it was made by an older one, and has to be upgraded first.
+        JournalCorrupt: it does not say which one it is.
         JournalUnavailable: the server can't be asked.
     """
     try:
@@ -56,9 +57,14 @@ def create_or_check(options: DatabaseOptions, *, create: bool) -> str:
                     f"the journal in schema {options.schema!r} has version {version}, and this version of Interlock needs "
                     f"{SCHEMA_VERSION}; nothing was written or sent. Run `interlock db upgrade` while no older version runs"
                 )
-            log_id = str(_one(connection, "SELECT log FROM journal"))
-            require_same(connection, log_id)
-            return log_id
+            row = connection.execute("SELECT log FROM journal").fetchone()
+            if row is None:
+                raise JournalCorrupt(
+                    f"the schema {options.schema!r} holds a journal's tables, and the row that says which journal it is has been "
+                    "removed; nothing was written or sent. Restore it from a backup"
+                )
+            require_same(connection, row[0])
+            return str(row[0])
     except psycopg.Error as error:
         raise JournalUnavailable(f"the journal can't be used: {str(error).strip()}; nothing was written or sent") from error
 
@@ -215,8 +221,8 @@ def require_same(connection: Connection, log_id: str) -> None:
 
 def _adopt(connection: Connection) -> None:
     with connection.transaction():
-        ((_, is_ahead),) = connection.execute(_LOG_AND_AHEAD).fetchall()
-        if is_ahead:
+        row = connection.execute(_LOG_AND_AHEAD).fetchone()
+        if row is not None and row[1]:
             connection.execute(
                 "UPDATE journal SET commit_order_from = commit_order_from + 1 + (SELECT max(commit_order) FROM stored_events)"
             )

@@ -52,9 +52,7 @@ class Statement:
         """
         pgconn = connection.pgconn
         if self._name not in connection.prepared:
-            pgconn.send_prepare(self._name, self._sql)
-            _result(connection)
-            connection.prepared.add(self._name)
+            self._prepare(connection)
         pgconn.send_query_prepared(self._name, values, [_BINARY] * len(values), _BINARY)
         try:
             result = _result(connection)
@@ -64,6 +62,18 @@ class Statement:
             raise
         columns = range(result.nfields)
         return [tuple([result.get_value(row, column) for column in columns]) for row in range(result.ntuples)]
+
+    def _prepare(self, connection: Connection) -> None:
+        try:
+            connection.pgconn.send_prepare(self._name, self._sql)
+            _result(connection)
+            connection.prepared.add(self._name)
+        except psycopg.Error:
+            raise
+        except BaseException:
+            # A signal's handler raised. A session that has it without our knowledge would refuse to prepare it again, for ever.
+            connection.close()
+            raise
 
 
 def _result(connection: Connection) -> pq.abc.PGresult:

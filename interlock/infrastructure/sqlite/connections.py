@@ -110,10 +110,10 @@ class Datastore(SQLiteDatastore):
             GateClosed: the datastore was closed.
         """
         with self.get_connection(commit=False) as connection:
-            with connection.cursor() as cursor:
-                cursor.execute("BEGIN")  # deferred: the moment is that of the first read
-            self._held.connection = connection
             try:
+                with connection.cursor() as cursor:
+                    cursor.execute("BEGIN")  # deferred: the moment is that of the first read
+                self._held.connection = connection
                 yield
             finally:
                 self._held.connection = None
@@ -133,6 +133,8 @@ class Datastore(SQLiteDatastore):
         return SQLiteConnection(open_file(self._options), max_age=None)
 
     def _give_back(self, connection: SQLiteConnection) -> None:
+        # Nothing, but where a second signal's handler raised out of a rollback: nobody else is to get what was left open.
+        connection.rollback()
         if self._closed:
             connection.close()
         else:
@@ -182,8 +184,9 @@ class Datastore(SQLiteDatastore):
                 "Put it back, and open a new gate"
             )
         with self.get_connection(commit=True) as connection, connection.cursor() as cursor, self._writing:
-            cursor.execute("BEGIN IMMEDIATE")
             try:
+                # Inside, for a signal's handler may raise at any moment: the write lock of an open transaction is everybody's.
+                cursor.execute("BEGIN IMMEDIATE")
                 yield cursor
                 connection.commit()
             except BaseException:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qsl, urlsplit
 
+from interlock.domain.answers import storable
 from interlock.errors import InvalidConfiguration, JournalOutdated, JournalTooNew, JournalUnavailable
 from interlock.infrastructure.sqlite.connections import DatabaseOptions, no_fork, open_file
 
@@ -42,7 +43,9 @@ def parse_url(url: str) -> DatabaseOptions:
         InvalidConfiguration: it is no such URL, names no file, or has an unknown option.
     """
     parts = urlsplit(url)
-    if parts.scheme != "sqlite" or parts.netloc or not parts.path.strip("/"):
+    # `sqlite:a.db` would name `.db`, and `:memory:` a file of that name that nobody meant: a journal in memory forgets.
+    names_a_file = url.lower().startswith("sqlite:///") and parts.path.strip("/") not in ("", ":memory:")
+    if not names_a_file or parts.fragment or storable(url) != url:
         # The URL itself stays out of the message: one of a database server holds a password.
         raise InvalidConfiguration(
             f"a journal is named by sqlite:///path/to/file.db or postgresql://…, not by a {parts.scheme!r} URL of that form"
