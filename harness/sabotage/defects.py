@@ -10,6 +10,9 @@ RULES = tuple(f"rule {number}" for number in range(1, 8))
 BURN, HORIZON = "burn", "horizon"
 """The two ways of closing the door."""
 
+ENDS = "ends"
+"""Everything comes to an end, and to none that is less than the provider's own state allowed."""
+
 FOLLOWERS = "followers"
 """Whoever follows the log misses nothing, and sees nothing twice."""
 
@@ -57,6 +60,7 @@ PROMISES = (
     *RULES,
     BURN,
     HORIZON,
+    ENDS,
     FOLLOWERS,
     SERVICE,
     LIVENESS,

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from harness.sabotage.defects import BURN, HORIZON, INVARIANTS, RULES, Defect, StaleCatalogueError
+from harness.sabotage.defects import BURN, ENDS, HORIZON, INVARIANTS, RULES, Defect, StaleCatalogueError
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -27,7 +27,7 @@ _IN_THE_CRASH_KIT = ("interlock/domain/", "interlock/driver.py", "interlock/infr
 """What the crash kit drives as it is; it has a provider of its own, and reads the journal through nothing else."""
 _NOT_IN_IT = "interlock/infrastructure/postgres/"
 """The schedules are drawn on a journal of SQLite in memory."""
-_PROTOCOL = frozenset((*INVARIANTS, *RULES, BURN, HORIZON))
+_PROTOCOL = frozenset((*INVARIANTS, *RULES, BURN, HORIZON, ENDS))
 _ABOVE_THE_JOURNALS = ("interlock/domain/", "interlock/driver.py", "interlock/stripe/")
 """Where a defect shows on one journal and with one gate as on all."""
 _ONE_OF_EACH = ("-k", "not postgres and not async")

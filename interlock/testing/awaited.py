@@ -18,9 +18,17 @@ class Awaited(Target[Any]):
 
     Args:
         inner: the target under test.
+
+    Raises:
+        RuntimeError: an event loop runs on this thread already, and would have to wait for another one.
     """
 
     def __init__(self, inner: AsyncTarget[Any]) -> None:
+        if _in_a_loop():
+            raise RuntimeError(
+                "a crash test of an AsyncTarget brings an event loop of its own, and nothing was tested: call it from a plain "
+                "function, or with asyncio.to_thread"
+            )
         self.name, self.version = inner.name, inner.version
         self.codec, self.policy = inner.codec, inner.policy
         self._inner = inner
@@ -57,6 +65,14 @@ class Awaited(Target[Any]):
     def _burn(self, effect: Effect[Any], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> BurnAnswer:
         burning = self._inner.burn(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
         return self._runner.run(burning)
+
+
+def _in_a_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def is_overridden(target: object, base: type, method: str) -> bool:

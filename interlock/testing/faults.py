@@ -204,6 +204,9 @@ class FaultyTarget(Target[Any]):
         clock: the world's.
         network: what lies below it, where it can be reached into; it has faults of its own.
         witness: who sees every call.
+
+    Attributes:
+        unread: what the target under test raised when it was last observed; None where it could be read.
     """
 
     def __init__(self, inner: Target[Any], clock: WorldClock, network: Network | None, witness: Witness) -> None:
@@ -211,6 +214,7 @@ class FaultyTarget(Target[Any]):
         self.name, self.version = inner.name, inner.version
         self.codec, self.policy = inner.codec, inner.policy
         self.faults = Faults()
+        self.unread: Exception | None = None
         self._network = network
         self._clock = clock
         self._witness = witness
@@ -228,7 +232,12 @@ class FaultyTarget(Target[Any]):
         fault = self.faults.take(Call.OBSERVE)
         if fault is Fault.REFUSED:
             raise ConnectionRefusedError
-        seen = self.inner.observe(subject)
+        try:
+            seen = self.inner.observe(subject)
+        except Exception as error:
+            self.unread = error
+            raise
+        self.unread = None
         return replace(seen, facts_json=facts_text({})) if fault is Fault.EMPTY else seen
 
     def _send(self, effect: Effect[Any], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> SendAnswer:

@@ -7,11 +7,24 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from uuid import UUID
 
-from interlock.domain.answers import Absent, BurnAnswer, Burned, Declined, Done, Found, LookupAnswer, NotSent, SendAnswer
+from interlock.domain.answers import (
+    Absent,
+    BurnAnswer,
+    Burned,
+    CannotTell,
+    Declined,
+    Done,
+    Evidence,
+    Found,
+    InProgress,
+    LookupAnswer,
+    NotSent,
+    SendAnswer,
+)
 from interlock.domain.profiles import CapabilityProfile
 from interlock.testing.failures import LiarReport, TargetLies, WorldLies
 from interlock.testing.faults import Call, Heard
-from interlock.testing.world import LedgerEntry, ProviderWorld
+from interlock.testing.world import LedgerEntry, ProviderWorld, WorldClock
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,15 +57,21 @@ class Honesty:
     Args:
         world: whose ledger is compared.
         profile: what the target under test promises.
+        clock: the world's.
+
+    Attributes:
+        others_act: whether it is somebody else who acts at the provider just now.
     """
 
-    def __init__(self, world: ProviderWorld, profile: CapabilityProfile) -> None:
+    def __init__(self, world: ProviderWorld, profile: CapabilityProfile, clock: WorldClock) -> None:
         self._world = world
+        self._clock = clock
         self._profile = profile
         self.sends: list[Sent] = []
         self.heard: list[Heard] = []
         self.forgotten: set[str] = set()
         self.lies: list[LiarReport] = []
+        self.others_act = False
         self._burned_at: dict[str, datetime] = {}
         self._ledger: list[LedgerEntry] = []
 
@@ -62,10 +81,17 @@ class Honesty:
         """A send is about to be made."""
         self.sends.append(Sent(action_id, idempotency_key, at, left_s))
 
-    def hear(self, heard: Heard) -> None:
-        """The target under test has answered."""
+    def hear(self, heard: Heard, amount_minor: int | None) -> None:
+        """The target under test has answered.
+
+        Args:
+            heard: what.
+            amount_minor: what the effect has to move, in the minor unit; None where it moves no money.
+        """
         self.heard.append(heard)
         self.read_ledger()
+        if isinstance(heard.answer, Done | Found):
+            self._judge_amount(heard.answer.evidence, amount_minor)
         match heard.call:
             case Call.SEND:
                 self._hear_send(heard, heard.answer)
@@ -104,7 +130,26 @@ class Honesty:
         if self.lies:
             raise self.lies[0]
 
+    def raise_silence(self) -> None:
+        """Say that the last question to the target got no answer, where no fault can be the reason.
+
+        Raises:
+            TargetLies: it got none.
+        """
+        last = self.heard[-1] if self.heard else None
+        if last is not None and isinstance(last.answer, CannotTell | InProgress):
+            raise TargetLies(f"without any fault its {last.call} goes on answering {last.answer}")
+
     # --- what was answered
+
+    def _judge_amount(self, evidence: Evidence, amount_minor: int | None) -> None:
+        """What was asked for is what is in the ledger, or the evidence says that it is not."""
+        moved = {entry.amount_minor for entry in self._ledger if entry.reference == evidence.reference} - {None}
+        if amount_minor is not None and moved - {amount_minor} and not evidence.disagreements:
+            self._target_lies(
+                f"its evidence of {evidence.reference} names no disagreement, and {moved.pop()} was moved "
+                f"in place of {amount_minor}"
+            )
 
     def _hear_send(self, heard: Heard, answer: object) -> None:
         self._answered(heard)
@@ -155,12 +200,15 @@ class Honesty:
     # --- what is new in the ledger
 
     def _judge_entry(self, entry: LedgerEntry) -> None:
+        if (wrong := misdated(entry, self._clock.now())) is not None:
+            self._world_lies(wrong)
+            return
         key = entry.idempotency_key
         if key is None:
             return
         sends = [sent for sent in self.sends if sent.idempotency_key == key]
         if not sends:
-            self._world_lies(f"its ledger has {entry.reference} under a key that was never sent")
+            self._judge_unknown_key(entry)
             return
         earlier = [other for other in self._ledger if other.idempotency_key == key and other.reference != entry.reference]
         if earlier and self._profile.dedupes and self._in_window(key, entry.at):
@@ -169,12 +217,24 @@ class Honesty:
                 f"{earlier[0].reference} and {entry.reference} were carried out under one key, "
                 f"{(entry.at - earlier[0].at).total_seconds():g} s apart"
             )
+        if len(earlier) + 1 > len(sends):
+            self._target_lies(
+                f"its send was called {len(sends)} times under one key, and carried out {len(earlier) + 1} times: "
+                f"a client that tries again by itself does what the gate can't see"
+            )
         if key in self._burned_at and self._in_window(key, entry.at):
             self._target_lies(f"it claims that keys can be burned, and {entry.reference} was carried out under a burned key")
         if all(sent.said_no for sent in sends):
             said = type(sends[-1].answer).__name__
             self._target_lies(f"it answered {said}, and {entry.reference} was carried out all the same")
         self._judge_lateness(entry, sends)
+
+    def _judge_unknown_key(self, entry: LedgerEntry) -> None:
+        """A model that keeps the keys that it is given was rehearsed: what came under another one, the target has sent."""
+        if self.others_act or not self.sends:
+            self._world_lies(f"its ledger has {entry.reference} under a key that was never sent")
+        else:
+            self._target_lies(f"{entry.reference} was carried out under a key that its send was not given")
 
     def _judge_lateness(self, entry: LedgerEntry, sends: list[Sent]) -> None:
         profile = self._profile
@@ -202,3 +262,18 @@ class Honesty:
 
     def _world_lies(self, words: str) -> None:
         self.lies.append(WorldLies(words))
+
+
+def misdated(entry: LedgerEntry, now: datetime) -> str | None:
+    """Return what is wrong with the time of an entry; None where nothing is.
+
+    Args:
+        entry: what is in the ledger.
+        now: the world's time.
+    """
+    if entry.at.tzinfo is not None and entry.at <= now:
+        return None
+    return (
+        f"its ledger has {entry.reference} at {entry.at.isoformat()}, and it is {now.isoformat()}: "
+        "give entries the time of the clock that the model was made with"
+    )

@@ -79,8 +79,7 @@ class Judge:
 
     def heard(self, heard: Heard, effect: Effect[Any]) -> None:
         """Let its honesty be judged."""
-        del effect
-        self._honesty.hear(heard)
+        self._honesty.hear(heard, effect.money.amount_minor if effect.money else None)
 
     # --- what it sees: the requests of the protocol
 
@@ -207,12 +206,17 @@ class Judge:
         return {
             "approval_revoked": approval.revoked_at is not None,
             "approval_expired": self._clock.now() >= approval.expires_at,  # the world's clock, which is never behind the gates'
-            "approval_used_up": True,  # what I3 forbids is seen at each Dispatched; here another action had it for a while
+            "approval_used_up": self._had_by_another(action),
             "premise_conflicting": ChangeKind.CONFLICTING in self.changes or others,
             "premise_duplicate": ChangeKind.DUPLICATE in self.changes or others,
             "declined": any(isinstance(said, Declined) and said.code == detail for said in self._said(action)),
             "resolved_as_not_done": ending.by is not None,
         }.get(reason, False)
+
+    def _had_by_another(self, action: GatedAction) -> bool:
+        """Whether another action had the approval, if only for a while: what I3 forbids is seen at each Dispatched."""
+        others = [self._journal.find_action(key) for key in self._histories if key != action.key]
+        return any(other is not None and other.dispatches for other in others)
 
     def _may_be_ambiguous(self, action: GatedAction, ending: GatedAction.Ambiguous) -> bool:
         profile = self._target.capabilities

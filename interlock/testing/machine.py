@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from interlock.domain.effects import Effect
@@ -17,7 +18,7 @@ from interlock.testing.drawing import draw_steps
 from interlock.testing.failures import CrashTestFailure
 from interlock.testing.journals import Journals, journals_at
 from interlock.testing.rehearsal import rehearse
-from interlock.testing.schedule import as_test, in_words, play
+from interlock.testing.schedule import as_test, in_words, play, raised_in
 from interlock.testing.stage import Setup, Stage
 from interlock.testing.steps import Step
 from interlock.testing.world import ProviderWorld, WorldClock
@@ -177,6 +178,9 @@ class CrashTest(Generic[W, T]):
                 return
             except CrashTestFailure as error:
                 failure = error
+            except Exception as error:
+                error.add_note(raised_in(steps))
+                raise
         raise self.shortened(journals, failure, steps)
 
     def _shortest(self, journals: Journals, failure: CrashTestFailure, steps: list[Step]) -> tuple[CrashTestFailure, list[Step]]:
@@ -241,8 +245,14 @@ def owner_of(crash_test: CrashTest[Any, Any]) -> str | None:
     for module_name, module in list(sys.modules.items()):
         for name, value in list(vars(module).items()):
             if value is crash_test:
-                return f"{module_name}:{name}"
+                return f"{_importable(module_name)}:{name}"
     return None
+
+
+def _importable(module_name: str) -> str:
+    """Return a module's name; of the program that runs, the name by which another one can import it."""
+    path = getattr(sys.modules[module_name], "__file__", None) if module_name == "__main__" else None
+    return Path(path).stem if path else module_name
 
 
 def _same(one: CrashTestFailure, other: CrashTestFailure) -> bool:

@@ -9,6 +9,7 @@ from uuid import UUID, uuid4
 from interlock.domain.action import idempotency_key
 from interlock.domain.answers import AlreadyUsed, Burned, CannotTell, Declined, Done, Found
 from interlock.testing.failures import TargetLies, WorldLies
+from interlock.testing.honesty import misdated
 from interlock.testing.journals import Journals
 from interlock.testing.stage import Setup, Stage
 
@@ -44,6 +45,12 @@ def _apply_is_in_the_ledger(stage: Stage[Any, Any]) -> None:
     if added != [entry]:
         has = ", ".join(new.reference for new in added) or "nothing new"
         raise WorldLies(f"it carried {entry.reference} out, and its ledger has {has}")
+    if (wrong := misdated(entry, stage.clock.now())) is not None:
+        raise WorldLies(wrong)
+    if entry.idempotency_key not in (None, idempotency_key(one, 1)):
+        raise WorldLies(
+            f"it carried {entry.reference} out, and its ledger has it under another key than the one that it was given"
+        )
     if entry.action_id != one and entry.idempotency_key != idempotency_key(one, 1):
         raise WorldLies(f"its ledger does not say whose {entry.reference} is: give entries an action_id or an idempotency_key")
 

@@ -30,6 +30,15 @@ def in_words(steps: Sequence[Step]) -> str:
     return "\n".join(f"  {number}. {line}" for number, line in enumerate(lines, 1))
 
 
+def raised_in(steps: Sequence[Step]) -> str:
+    """Return what is noted on an exception of the user's own code, which is neither anybody's lie nor a violation.
+
+    Args:
+        steps: what was played until it was raised.
+    """
+    return f"raised by the code under test, or by the model of its provider, in this schedule:\n{in_words(steps)}"
+
+
 def as_test(steps: Sequence[Step], words: str, owner: str | None = None) -> str:
     """Return the schedule as a test that takes it without Hypothesis.
 
@@ -45,7 +54,7 @@ def as_test(steps: Sequence[Step], words: str, owner: str | None = None) -> str:
     )
     lines = [f"from interlock.testing import {', '.join(used)}"] if used else []
     lines.append(f"from {module} import {name}" if name else "# CRASH_TEST is the CrashTest that found it")
-    lines += ["", "", f"def test_{_identifier(words)}() -> None:", f'    """{words.splitlines()[0]}"""']
+    lines += ["", "", f"def test_{_identifier(words)}() -> None:", f"    {_docstring(words)}"]
     lines += [f"    {name or 'CRASH_TEST'}.replay(", *(f"        {source(step)}," for step in steps), "    )"]
     return "\n".join(lines)
 
@@ -61,6 +70,12 @@ def source(step: Step) -> str:
 
 def _arguments(steps: Sequence[Step]) -> str:
     return " ".join(source(step).partition("(")[2] for step in steps)
+
+
+def _docstring(words: str) -> str:
+    """Return what is wrong as a docstring, whatever the provider's own words have in them."""
+    plain = words.splitlines()[0]
+    return repr(plain) if re.search(r'["\\]', plain) else f'"""{plain}"""'
 
 
 def _identifier(words: str) -> str:

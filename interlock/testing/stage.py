@@ -25,7 +25,7 @@ from interlock.driver import Driver, Registry
 from interlock.errors import ActionMismatch, JournalUnavailable, NotResolvable, OutcomeNotRecorded, PremiseUnreadable
 from interlock.gate import Gate
 from interlock.testing.awaited import Awaited, is_overridden
-from interlock.testing.failures import GateViolation, TargetLies
+from interlock.testing.failures import GateViolation, TargetLies, WorldLies
 from interlock.testing.faults import Call, Fault, FaultyTarget, JournalFault, network_of, quiet
 from interlock.testing.honesty import Honesty
 from interlock.testing.journals import Journals
@@ -39,6 +39,9 @@ T = TypeVar("T", bound=Target[Any] | AsyncTarget[Any])
 APPROVAL = "case-1"
 APPROVAL_LASTS_S = 3 * 86_400
 CLAIM_TTL_S = 40.0
+MAX_REQUESTS = 400
+"""A process that performs more requests than this at one go is in a circle."""
+
 ROUNDS = 60
 """After how many rounds of firing again and waiting as told an action without an end counts as one that never ends."""
 
@@ -85,7 +88,7 @@ class Stage(Generic[W, T]):
         self.journal_faults: list[JournalFault] = []
         self._journals = journals
         self.journal = journals.journal()
-        self.honesty = Honesty(self.world, self.profile)
+        self.honesty = Honesty(self.world, self.profile, self.clock)
         self.judge = Judge(self.journal, self.honesty, self.clock, self.inner)
         self.target = FaultyTarget(self.inner, self.clock, self.network, self.judge)
         self.effect = setup.effect(self.world, self.given)
@@ -96,7 +99,8 @@ class Stage(Generic[W, T]):
         self.requests = 0
         self.crashes = 0
         self.approve()
-        self.premises: tuple[Premise, ...] = (self.inner.observe(self.effect.subject),) if self.observes else ()
+        self.premises: tuple[Premise, ...] = (self._observe(self.effect.subject),) if self.observes else ()
+        self._read_again()
 
     @property
     def profile(self) -> CapabilityProfile:
@@ -194,9 +198,12 @@ class Stage(Generic[W, T]):
     def finish_run(self, name: str) -> None:
         """Let a process go on until it comes to an end, and judge what it raised."""
         worker = self.worker(name)
-        while worker.running:
+        for _ in range(MAX_REQUESTS):
+            if not worker.running:
+                self.judge_error(worker)
+                return
             worker.step()
-        self.judge_error(worker)
+        raise endless(name)
 
     def judge_error(self, worker: Worker) -> None:
         """Say that a gate raised what it had no reason to raise.
@@ -212,6 +219,10 @@ class Stage(Generic[W, T]):
             return
         self.judge.check(self.keys)  # what led to the error is more telling than the error
         excused = worker.struck and isinstance(error, JournalUnavailable | OutcomeNotRecorded | PremiseUnreadable)
+        if isinstance(error, PremiseUnreadable) and not excused:
+            self._read_again()
+            if self.target.unread is not None:
+                raise unread(self.target.unread)
         if not excused:
             raise GateViolation("end", f"a gate raised {type(error).__name__} without a fault: {error}") from error
 
@@ -255,8 +266,14 @@ class Stage(Generic[W, T]):
         changing = changes_of(self.world)
         if changing is None or not self.premises:
             return
+        if kind is ChangeKind.OWN:
+            raise WorldLies("it has our own effect among the changes that others make; that one is made by sending")
+        self.honesty.others_act = True
         changing.change(kind, self.effect, APPROVAL)
         self.judge.changes.append(kind)
+        self.honesty.read_ledger()
+        self.honesty.others_act = False
+        self.honesty.raise_lies()
         reading = self._look(self.premises[0])
         objects = any(kind in OBJECTIONS for kind in self.judge.changes)
         ours = any(entry.idempotency_key for entry in self.honesty.read_ledger())
@@ -265,11 +282,34 @@ class Stage(Generic[W, T]):
 
     def _look(self, decided: Premise) -> PremiseReading:
         """Read a premise again as the gates do, without faults, and for nobody's action."""
-        with quiet(self.network):
-            now = self.inner.observe(decided.subject)
+        now = self._observe(decided.subject)
         recorded = record_effect(self.effect, self.inner.codec, self.inner.version)
         purpose = Purpose(uuid4(), recorded, frozenset((APPROVAL,)))
-        return judge_premise(decided, now, self._policies()[decided.policy], purpose)
+        policy = self._policies().get(decided.policy)
+        if policy is None:
+            raise TargetLies(
+                f"its observations name the premise policy {decided.policy!r}, and it has {self.inner.policy.name!r}"
+            )
+        try:
+            return judge_premise(decided, now, policy, purpose)
+        except Exception as error:
+            raise TargetLies(f"without any fault its premise policy {policy.name!r} raised {_said(error)}") from error
+
+    def _observe(self, subject: str) -> Premise:
+        try:
+            with quiet(self.network):
+                return self.inner.observe(subject)
+        except Exception as error:
+            raise unread(error) from error
+
+    def _read_again(self) -> None:
+        """See that the premises can be read and judged, where no fault can be the reason.
+
+        Raises:
+            TargetLies: they can't.
+        """
+        for premise in self.premises:
+            self._look(premise)
 
     def arm(self, call: Call, fault: Fault) -> None:
         """Let the next call of that kind meet a fault: below the target where its world has a network, around it otherwise."""
@@ -365,6 +405,8 @@ class Stage(Generic[W, T]):
             if conclusion.reason is PendingReason.HELD and claim is not None:
                 again_at = max(again_at, claim.expires_at)  # until then every answer is the same
             self.clock.advance_to(self.gate_clock.in_the_world(again_at))
+        self._read_again()
+        self.honesty.raise_silence()
         raise GateViolation("end", f"{key} comes to no end: {words}")
 
     def _fire_again(self, key: str) -> Ended | Pending:
@@ -432,3 +474,25 @@ class Stage(Generic[W, T]):
     def _policies(self) -> dict[str, PremisePolicy]:
         policies: tuple[PremisePolicy, ...] = (Strict(), self.inner.policy)
         return {policy.name: policy for policy in policies}
+
+
+def endless(name: str) -> GateViolation:
+    """Return what is wrong with a process that goes on and on.
+
+    Args:
+        name: the process's.
+    """
+    return GateViolation("end", f"gate {name} performed {MAX_REQUESTS} requests in one go, and came to no end")
+
+
+def unread(error: Exception) -> TargetLies:
+    """Return what is wrong with a target that can't be observed.
+
+    Args:
+        error: what it raised.
+    """
+    return TargetLies(f"without any fault its observe raised {_said(error)}")
+
+
+def _said(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"

@@ -15,6 +15,7 @@ from interlock.testing.failures import CrashTestFailure
 from interlock.testing.journals import Journals, journals_at
 from interlock.testing.machine import CrashTest
 from interlock.testing.rehearsal import rehearse
+from interlock.testing.schedule import raised_in
 from interlock.testing.stage import Stage
 from interlock.testing.steps import Choose, Step
 
@@ -54,6 +55,9 @@ class CrashMachine(RuleBasedStateMachine):
             self.failed = True
             self.stage.close()
             raise self.crash_test.shortened(self.journals, failure, self.steps) from None
+        except Exception as error:
+            error.add_note(raised_in(self.steps))
+            raise
 
 
 def _rule_of(kind: type[Step]) -> Any:

@@ -10,15 +10,12 @@ from functools import lru_cache
 from typing import Any, ClassVar, Literal, Self
 
 from interlock.testing.instants import Instant, when
-from interlock.testing.stage import Stage
+from interlock.testing.stage import MAX_REQUESTS, Stage, endless
 
 AnyStage = Stage[Any, Any]
 
 WORKERS = ("A", "B")
 NUMBERS = ("1", "2")
-MAX_REQUESTS = 400
-"""A process that performs more requests than this in one step is taken to be in a circle."""
-
 STOPS = ("ReadPremises", "LoadApproval", "FindAction", "LoadAction", "StillAt", "ProbeHolder", "Now")
 """The requests that a process can be stopped at, beside those where most is at stake."""
 
@@ -92,7 +89,7 @@ def _go_on(stage: AnyStage, name: str, until: Place | None) -> None:
         stage.check()
         if until in (performed, Place("before", type(worker.pending).__name__)):
             return
-    raise RuntimeError(f"{name} performed {MAX_REQUESTS} requests and came to no end")
+    raise endless(name)
 
 
 def _places(stage: AnyStage) -> Sequence[Place | None]:

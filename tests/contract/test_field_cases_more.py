@@ -1,8 +1,9 @@
 """Public reports that concern Stripe, tried on the real gate with the real SDK; the judge is the stand-in's own ledger.
 
-Left out: goauthentik/authentik#23876 (advisory locks behind a pooling proxy) and pyeventsourcing/eventsourcing#242 (names that
-are cut off at 63 characters) concern a journal on PostgreSQL, and there is none yet. stripe/stripe-node#341 (a body that was
-written anew before its signature was checked) concerns webhooks, and nothing here takes any.
+Elsewhere, of the integration tests: goauthentik/authentik#23876 (advisory locks behind a pooling proxy) in
+`test_postgres_claims`, pyeventsourcing/eventsourcing#242 (names that are cut off at 63 characters) in `test_postgres_url`, and
+stripe/stripe-node#341 (a body that was written anew before its signature was checked) in `test_receipt_export`: receipts are the
+signed bodies that are taken in here.
 """
 
 from __future__ import annotations

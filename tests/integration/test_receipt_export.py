@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,18 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """A journal with an action of each status."""
     with one_of_each(tmp_path_factory.mktemp("receipts") / "journal.db") as made:
         yield made
+
+
+def test_a_payload_that_was_written_anew_is_refused_and_its_raw_bytes_are_accepted(stage: Stage) -> None:
+    """stripe/stripe-node#341: a body parsed and dumped before its signature check says the same, and is not what was signed."""
+    raw = exported(stage, "committed")
+    assert verify_receipt(raw.serialize(), LAB.trust).verdict is Verdict.OK
+    dumped = json.dumps(json.loads(raw.envelope.payload)).encode()
+    assert json.loads(dumped) == json.loads(raw.envelope.payload)
+    anew = replace(raw, envelope=replace(raw.envelope, payload=dumped))
+    found = verify_receipt(anew.serialize(), LAB.trust)
+    assert found.verdict is Verdict.INVALID
+    assert FindingKind.SIGNATURE in {finding.kind for finding in found.findings if finding.verdict is Verdict.INVALID}
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -1,5 +1,7 @@
 """The crash kit with a target that is awaited: the protocol is the same, and so are the schedules and their ends."""
 
+import asyncio
+
 import pytest
 
 from harness.crash_test import simulated
@@ -45,3 +47,15 @@ def test_a_lie_is_found_and_shortened() -> None:
         awaited("keys-lookup", Forgetful).run(300)
     assert "tx_1" in str(found.value)
     assert "The schedule:" in str(found.value)
+
+
+def test_inside_an_event_loop_it_says_that_it_can_not() -> None:
+    """Called from a coroutine it says what to do, and blames nobody; in a thread it works."""
+
+    async def inside() -> None:
+        with pytest.raises(RuntimeError, match=r"asyncio\.to_thread"):
+            awaited("nothing").run(1)
+        report = await asyncio.to_thread(awaited("nothing").run, 1)
+        assert report.schedules == 1
+
+    asyncio.run(inside())

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
+from datetime import UTC, datetime
+from types import ModuleType
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -21,9 +25,13 @@ from interlock import (
     Done,
     Effect,
     Found,
+    Judgement,
     LookupAnswer,
     NotSent,
+    Premise,
+    Purpose,
 )
+from interlock.domain.premises import Facts
 from interlock.testing import (
     PROFILES,
     Arm,
@@ -53,7 +61,7 @@ from interlock.testing.faults import FAULTS_OF
 from interlock.testing.journals import Folder
 from interlock.testing.machine import owner_of
 from interlock.testing.outside_steps import ArmJournal
-from interlock.testing.provider import Transfer
+from interlock.testing.provider import AccountPremises, Transfer
 from interlock.testing.schedule import as_test, in_words, source
 from interlock.testing.stage import Stage
 from interlock.testing.steps import Step
@@ -166,7 +174,67 @@ class SaysDoneTooEarly(SimulatedTarget):
         return Done(replace(answer.evidence, reference="tx_99")) if isinstance(answer, Done) else answer
 
 
+class TriesAgainUnderAnotherKey(SimulatedTarget):
+    """Has a client that tries again by itself, and makes up a key for that."""
+
+    def _send(self, effect: Effect[Transfer], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> Answer:
+        try:
+            return super()._send(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
+        except TimeoutError:
+            return super()._send(effect, action_id=action_id, idempotency_key=str(uuid4()), deadline=deadline)
+
+
+class SendsAHundredth(SimulatedTarget):
+    """Takes the amount for one in the major unit, and says nothing about it."""
+
+    def _send(self, effect: Effect[Transfer], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> Answer:
+        small = replace(effect.parameters, amount_minor=effect.parameters.amount_minor // 100)
+        effect = replace(effect, parameters=small)
+        return super()._send(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
+
+
+class LookupFailsWhereThereIsMore(SimulatedTarget):
+    """Finds what it sent while that is all there is."""
+
+    def _lookup(self, effect: Effect[Transfer], *, action_id: UUID, deadline: Deadline) -> LookupAnswer:
+        if len(self._provider.ledger()) > 1:
+            raise KeyError("page two")
+        return super()._lookup(effect, action_id=action_id, deadline=deadline)
+
+
+class ObservesNow(SimulatedTarget):
+    """Can't always be read."""
+
+    _seen = 0
+
+    def _observe(self, subject: str) -> Premise:
+        self._seen += 1
+        if self._seen % 3 == 0:
+            raise OSError("not now")
+        return super()._observe(subject)
+
+
+class FailsOnAnEntry(AccountPremises):
+    """Expects what no entry has."""
+
+    def judge(self, decided: Facts, now: Facts, purpose: Purpose) -> Judgement:
+        if now["entries"]:
+            raise KeyError("who made it")
+        return super().judge(decided, now, purpose)
+
+
+class HasAPolicyThatFails(SimulatedTarget):
+    """Has a policy that can't judge its own effect."""
+
+    policy = FailsOnAnEntry()
+
+
 LYING_TARGETS: list[type[SimulatedTarget]] = [
+    TriesAgainUnderAnotherKey,
+    SendsAHundredth,
+    LookupFailsWhereThereIsMore,
+    ObservesNow,
+    HasAPolicyThatFails,
     ReadsTimeoutsAsNo,
     ReadsTimeoutsAsNotSent,
     ReadsFailedLookupsAsAbsence,
@@ -184,6 +252,23 @@ def test_target_that_lies_is_reported_as_that(target: type[SimulatedTarget]) -> 
     """A target whose answers are not so is blamed for it, and never the gate."""
     with pytest.raises(TargetLies):
         crash_test(target).run(MOST)
+
+
+class TriesAgain(SimulatedTarget):
+    """Has a client that tries again by itself, under the same key."""
+
+    def _send(self, effect: Effect[Transfer], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> Answer:
+        for _ in range(2):
+            with suppress(TimeoutError):
+                return super()._send(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
+        raise TimeoutError
+
+
+@pytest.mark.parametrize("profile", ["nothing", "lookup"])
+def test_client_that_tries_again_by_itself_is_reported_as_that(profile: str) -> None:
+    """What one call of the target carries out twice, where nothing is deduped, is not a double send of the gate's."""
+    with pytest.raises(TargetLies, match="its send was called 1 times under one key, and carried out 2 times"):
+        crash_test(TriesAgain, profile=PROFILES[profile]).run(MOST)
 
 
 @pytest.mark.parametrize(
@@ -250,11 +335,74 @@ class DeclinesEverything(SimulatedProvider):
         return None
 
 
-@pytest.mark.parametrize("world", [LedgerLeavesOut, LedgerForgets, LedgerWithoutMarks, NeverForgets, DeclinesEverything])
+class HasAClockOfItsOwn(SimulatedProvider):
+    """Writes down what the machine's clock says."""
+
+    def _enter(self, amount_minor: int, action_id: UUID | None = None, idempotency_key: str | None = None) -> LedgerEntry:
+        entry = super()._enter(amount_minor, action_id, idempotency_key)
+        self._entries[-1] = replace(entry, at=datetime.max.replace(tzinfo=UTC))
+        return self._entries[-1]
+
+
+class HasNoZone(SimulatedProvider):
+    """Writes down times without a zone."""
+
+    def _enter(self, amount_minor: int, action_id: UUID | None = None, idempotency_key: str | None = None) -> LedgerEntry:
+        entry = super()._enter(amount_minor, action_id, idempotency_key)
+        self._entries[-1] = replace(entry, at=entry.at.replace(tzinfo=None))
+        return self._entries[-1]
+
+
+class OthersHaveKeys(SimulatedProvider):
+    """Gives what others do a key, as if a gate had sent it."""
+
+    def change(self, kind: ChangeKind, effect: Effect[Any], reference: str) -> None:
+        del kind, effect, reference
+        self._enter(100, None, "by hand")
+
+
+class ChangesWhatIsOurs(SimulatedProvider):
+    """Lets others do what only the action itself can."""
+
+    @property
+    def changes(self) -> tuple[ChangeKind, ...]:
+        return (ChangeKind.OWN,)
+
+
+@pytest.mark.parametrize(
+    "world",
+    [
+        LedgerLeavesOut,
+        LedgerForgets,
+        LedgerWithoutMarks,
+        NeverForgets,
+        DeclinesEverything,
+        HasAClockOfItsOwn,
+        HasNoZone,
+        OthersHaveKeys,
+        ChangesWhatIsOurs,
+    ],
+)
 def test_world_that_contradicts_its_ledger_is_reported_as_that(world: type[SimulatedProvider]) -> None:
     """A model whose ledger is not what it did is blamed for it, and neither the target nor the gate."""
     with pytest.raises(WorldLies):
         crash_test(world=world).run(MOST)
+
+
+class Raises(SimulatedProvider):
+    """Has a mistake in it."""
+
+    def change(self, kind: ChangeKind, effect: Effect[Any], reference: str) -> None:
+        raise ZeroDivisionError(f"{kind} of {effect} under {reference}")
+
+
+def test_what_the_users_own_code_raises_is_raised_with_its_schedule() -> None:
+    """A mistake in the model is nobody's lie: it is raised as it is, with the steps that led to it."""
+    with pytest.raises(ZeroDivisionError) as caught:
+        crash_test(world=Raises).run(MOST)
+    (note,) = caught.value.__notes__
+    assert "raised by the code under test" in note
+    assert "change at the provider" in note
 
 
 class SeesNoConflict(SimulatedProvider):
@@ -354,6 +502,26 @@ def test_failures_are_of_one_tree() -> None:
     assert issubclass(GateViolation, CrashTestFailure)
     assert not issubclass(LiarReport, GateViolation)
     assert issubclass(CrashTestFailure, AssertionError)
+
+
+def test_whatever_a_provider_says_the_regression_is_python() -> None:
+    """Quotes and backslashes in a provider's own words don't break the test that is printed."""
+    words = """it answered Done with 'o\'"\\x', and "nothing\""""
+    namespace: dict[str, Any] = {}
+    exec(as_test([], words), namespace)  # noqa: S102 - as above
+    (test,) = (value for name, value in namespace.items() if name.startswith("test_"))
+    assert test.__doc__ == words
+
+
+def test_regression_of_a_program_imports_it_by_its_own_name() -> None:
+    """What is printed by a program that is run as such names the file, and not `__main__`."""
+    program = ModuleType("__main__")
+    vars(program).update(__file__="somewhere/payouts.py", PAYOUTS=(mine := crash_test()))
+    before, sys.modules["__main__"] = sys.modules["__main__"], program
+    try:
+        assert owner_of(mine) == "payouts:PAYOUTS"
+    finally:
+        sys.modules["__main__"] = before
 
 
 @pytest.fixture
