@@ -270,7 +270,9 @@ class OutcomeNotRecorded(InterlockError):
         """Keep the evidence: until the journal has it, this exception is its only holder."""
         self.key = key
         self.evidence = evidence
+        # The journal's error goes on to say what it did not do ("nothing was sent"), which is not so here.
+        happened = why.partition("; ")[0]
         super().__init__(
-            f"action {key!r} was carried out by the provider ({evidence.reference}) and could not be recorded: {why}. "
+            f"action {key!r} was carried out by the provider ({evidence.reference}) and could not be recorded: {happened}. "
             "Do not fire it under another key; fire it again under this one, or run recover()."
         )
