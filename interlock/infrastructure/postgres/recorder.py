@@ -26,7 +26,7 @@ from interlock.infrastructure.recording import SUMMARY_COLUMNS, Backlog, Batch, 
 LAST_WORD_S = 5.0
 """For how long a session whose answer was lost is waited for before it is known what it wrote."""
 
-_MOST_HEADS = 10_000
+_MOST_HEADS = 1_000
 """How many ends of chains are remembered: more than there are actions between their reading and their writing."""
 
 _HELD = "SELECT pg_is_in_recovery(), (SELECT state FROM stored_events WHERE originator_id = %s AND originator_version = %s)"
