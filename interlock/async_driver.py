@@ -24,12 +24,13 @@ from interlock.domain.answers import CannotTell, NotSent, SendAnswer, Unknown
 from interlock.domain.ports import AsyncTarget
 from interlock.domain.premises import Premise, PremiseReading
 from interlock.domain.requests import Request
-from interlock.driver import CLOSED_WHILE_WAITING, READ_DEADLINE_S, Anchoring, Performer, Registry, Run
+from interlock.driver import CLOSED_WHILE_WAITING, READ_DEADLINE_S, Anchoring, Performer, Registry
 from interlock.errors import GateClosed
 from interlock.infrastructure.clock import Clock, WallDeadline, elapsing_s
 from interlock.infrastructure.journal import Journal
 from interlock.infrastructure.locks import Locks
 from interlock.requests import LetGo, Pause
+from interlock.runs import Run, as_present, present_run
 
 GIVEN_UP = "it was given up at its deadline, or by its client"
 
@@ -49,19 +50,25 @@ class _Ended(Generic[R]):
 class _Steps(Generic[R]):
     """A protocol that goes on, on a thread, until something has to be awaited.
 
-    Attributes:
-        abandoned: whether nobody waits for its result any more. It stops before its next request then, as if it had crashed
-            there; only the answer of a send that was being made is written down first.
+    Where nobody waits for its result any more, it stops before its next request, as if it had crashed there; only the answer of a
+    send that was being made is written down first.
     """
 
-    def __init__(self, part: requests.Protocol[R], perform: Callable[[Request[Any]], Any]) -> None:
-        self.abandoned = False
+    def __init__(self, run: Run, part: requests.Protocol[R], perform: Callable[[Request[Any]], Any]) -> None:
+        self._run = run
         self._part = part
         self._perform = perform
         self._sent = False
 
     def go_on(self, advance: Callable[[], Request[Any]]) -> Awaited | _Ended[R]:
         """Perform requests until one of them has to be awaited, and return what to await, or the end."""
+        self._run.on_thread = True
+        try:
+            return self._go_on(advance)
+        finally:
+            self._run.on_thread = self._run.handed_over = False
+
+    def _go_on(self, advance: Callable[[], Request[Any]]) -> Awaited | _Ended[R]:
         while True:
             try:
                 request = advance()
@@ -81,7 +88,7 @@ class _Steps(Generic[R]):
     def _stops_before(self, request: Request[Any]) -> bool:
         recording = self._sent and not isinstance(request, requests.Send | LetGo)
         self._sent = isinstance(request, requests.Send) or recording
-        return self.abandoned and not recording
+        return not self._run.going.locked() and not recording
 
 
 class AsyncDriver(Performer):
@@ -111,7 +118,7 @@ class AsyncDriver(Performer):
     def _start(self) -> None:
         self._lock = threading.Lock()
         self._closed = False
-        self._under_way: set[Run | None] = set()
+        self._under_way: set[Run] = set()
         self._sleepers: set[Callable[[], object]] = set()
         # Threads of its own, and not the loop's: sends that wait for a slow provider would keep the program's other threads
         # (name resolution among them) from starting, and theirs would keep claims from being recorded.
@@ -128,16 +135,15 @@ class AsyncDriver(Performer):
 
     async def drive(self, part: requests.Protocol[R], perform: Callable[[Request[Any]], Any]) -> R:
         """Run a protocol to its end, with something between it and `perform`."""
-        steps = _Steps(part, perform)
-        with self.at_work.run() as run:
+        run = Run(reads_ahead=True, around=present_run())
+        steps = _Steps(run, part, perform)
+        with run.going, as_present(run):
             thread = self._begin(run, steps, part)
             try:
                 while not isinstance(step := await _result_of(thread), _Ended):
-                    thread = self._submit(steps.go_on, await _answer(part, step))
+                    thread = self._hand_over(run, steps, await _answer(part, step))
                 return step.result
             finally:
-                steps.abandoned = True
-                # Others must not take its actions for abandoned before its thread has come to an end.
                 thread.add_done_callback(partial(self._leave, run, part))
 
     async def call(self, function: Callable[A, R], *args: A.args, **kwargs: A.kwargs) -> R:
@@ -184,9 +190,17 @@ class AsyncDriver(Performer):
     def _begin(self, run: Run, steps: _Steps[R], part: requests.Protocol[R]) -> Future[Awaited | _Ended[R]]:
         self._under_way.add(run)
         try:
-            return self._submit(steps.go_on, partial(part.send, None))
+            return self._hand_over(run, steps, partial(part.send, None))
         except GateClosed:
             self._under_way.discard(run)
+            raise
+
+    def _hand_over(self, run: Run, steps: _Steps[R], advance: Callable[[], Request[Any]]) -> Future[Awaited | _Ended[R]]:
+        run.handed_over = True  # others must not take its actions for abandoned while it waits for a thread
+        try:
+            return self._submit(steps.go_on, advance)
+        except BaseException:
+            run.handed_over = False
             raise
 
     def _leave(self, run: Run, part: Generator[Any, Any, Any], thread: Future[Any]) -> None:
@@ -199,8 +213,9 @@ class AsyncDriver(Performer):
     def _retire(self, run: Run | None) -> None:
         """End the threads where the gate is closed, and nobody needs them any more to say what became of a send."""
         with self._lock:
-            self._under_way.discard(run)
-            if self._closed and not self._under_way:
+            if run is not None:
+                self._under_way.discard(run)
+            if self._closed and not any(each.is_on for each in tuple(self._under_way)):
                 self._threads.shutdown(wait=False)
 
     # --- what is awaited
@@ -381,7 +396,7 @@ class Opening(Generic[G]):
         thread = _on_a_thread_of_its_own(self._assemble)
         try:
             return self._make(await asyncio.wrap_future(thread))
-        except asyncio.CancelledError:
+        except BaseException:
             thread.add_done_callback(_shut_unwanted)
             raise
 

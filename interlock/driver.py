@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
@@ -40,6 +38,7 @@ from interlock.requests import (
     Pause,
     SurveyFlight,
 )
+from interlock.runs import AtWork, Closing, Run, as_present, present_run
 
 R = TypeVar("R")
 
@@ -79,75 +78,6 @@ class Registry:
     approval_sources: Mapping[str, ApprovalSource]
 
 
-@dataclass(slots=True, eq=False)
-class Run:
-    """One run of a protocol.
-
-    Args:
-        reads_ahead: whether it ends with its protocol, so that what was read early can't be given to another one.
-        ahead: an approval's id, and what was read under it together with an action's key.
-    """
-
-    reads_ahead: bool = False
-    ahead: tuple[str, Approval | None] | None = None
-
-
-_present_run: ContextVar[Run | None] = ContextVar("interlock_run", default=None)
-"""A context and not a thread: the threads that a task hands its work to belong to the task's run."""
-
-
-class AtWork:
-    """Which actions a run of this gate is at work on: neither another run nor one inside it takes them for abandoned."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._fewer = threading.Condition(self._lock)
-        self._runs: dict[UUID, Run] = {}
-        self._closing = False
-
-    def begin(self, action_id: UUID) -> bool:
-        """Note that the present run is at work on it; return False where another one is.
-
-        Raises:
-            GateClosed: the gate is being closed, and the run is at work on nothing yet.
-        """
-        run = _present_run.get()
-        if run is None:
-            _present_run.set(run := Run())  # what performs requests on its own is one run
-        with self._lock:
-            if self._closing and run not in self._runs.values():
-                raise GateClosed("the gate is closed; nothing was written or sent")
-            return self._runs.setdefault(action_id, run) is run
-
-    def on(self) -> frozenset[UUID]:
-        """Return the actions that runs are at work on."""
-        with self._lock:
-            return frozenset(self._runs)
-
-    @contextmanager
-    def run(self) -> Generator[Run]:
-        """Be a run of its own. It is at work until it lets go."""
-        token = _present_run.set(mine := Run(reads_ahead=True))
-        try:
-            yield mine
-        finally:
-            _present_run.reset(token)
-
-    def let_go(self, run: Run | None = None) -> None:
-        """Forget what a run was at work on; the present one unless another is given."""
-        mine = run or _present_run.get()
-        with self._lock:
-            self._runs = {action_id: run for action_id, run in self._runs.items() if run is not mine}
-            self._fewer.notify_all()
-
-    def await_others(self, timeout_s: float) -> None:
-        """Let no other run begin, and wait until those that are at work have let go, but for the present one."""
-        mine = _present_run.get()
-        with self._lock:
-            self._closing = True  # or what begins meanwhile would have sent when the journal is closed
-            self._fewer.wait_for(lambda: all(run is mine for run in self._runs.values()), timeout_s)
-
-
 class Anchoring(Protocols):
     """What says whether an event stands under a checkpoint that counts (`log.service.LogService`)."""
 
@@ -156,7 +86,7 @@ class Anchoring(Protocols):
         """Whether sends wait for it."""
         ...
 
-    def await_anchor(self, action_id: UUID, version: int, closing: threading.Event) -> str | None:
+    def await_anchor(self, action_id: UUID, version: int, is_closing: Callable[[], bool]) -> str | None:
         """Wait for it, and return None, or why it does not, in words."""
         ...
 
@@ -213,7 +143,7 @@ class Performer:
         self.locks = locks
         self.clock = clock
         self.config = config
-        self.closing = threading.Event()
+        self.closing = Closing()
         self.is_shut = False
         self._shutting = threading.RLock()
         self.at_work = AtWork()
@@ -268,7 +198,7 @@ class Performer:
         self.locks.renew_after_fork()
         if self.log is not None:
             self.log.renew_after_fork()
-        self.closing = threading.Event()
+        self.closing = Closing()
         self._shutting = threading.RLock()
         self.at_work = AtWork()
 
@@ -287,7 +217,7 @@ class Performer:
         return action_id
 
     def _find_action(self, request: requests.FindAction) -> GatedAction | None:
-        run, approval_id = _present_run.get(), request.approval_id
+        run, approval_id = present_run(), request.approval_id
         if run is None or not run.reads_ahead or approval_id is None:
             return self.journal.find_action(request.key)
         found = self.journal.find_action_or_approval(request.key, approval_id)
@@ -300,7 +230,7 @@ class Performer:
         return self.journal.load_action(request.action_id)
 
     def _load_approval(self, request: requests.LoadApproval) -> Approval | None:
-        run = _present_run.get()
+        run = present_run()
         ahead, approval = run.ahead if run is not None and run.ahead is not None else (None, None)
         if run is None or ahead != request.approval_id:
             return self.journal.find_approval(request.approval_id)
@@ -351,7 +281,7 @@ class Performer:
 
     def _anchor(self, request: requests.Anchor) -> str | None:
         assert self.log is not None, "nobody anchors without a log"
-        why_not = self.log.await_anchor(request.action_id, request.version, self.closing)
+        why_not = self.log.await_anchor(request.action_id, request.version, self.closing.is_set)
         # An answer and no exception: that nothing was sent is written down before the gate is shut, and nobody has to doubt it.
         return CLOSED_WHILE_WAITING if self.closing.is_set() else why_not
 
@@ -433,7 +363,8 @@ class Driver(Performer):
 
     def drive(self, protocol: Protocol[R], perform: Callable[[Request[Any]], Any]) -> R:
         """Run a protocol to its end, with something between it and `perform`."""
-        with self.at_work.run() as run:
+        run = Run(reads_ahead=True, around=present_run())
+        with run.going, as_present(run):
             try:
                 return drive(protocol, perform)
             finally:

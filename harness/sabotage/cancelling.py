@@ -7,8 +7,10 @@ from harness.sabotage.defects import CANCELLING, Defect, lines
 _ASYNC_DRIVER = "interlock/async_driver.py"
 _OPERATIONS = "interlock/operations.py"
 _DRIVER = "interlock/driver.py"
+_RUNS = "interlock/runs.py"
 
 _CANCELLATION_TEST = "tests/integration/test_async_cancellation.py"
+_INTERRUPTED_TEST = "tests/integration/test_interrupted.py"
 _ASYNC_GATE_TEST = "tests/integration/test_async_gate.py"
 _ASYNC_TARGETS_TEST = "tests/integration/test_async_targets.py"
 _THREADS_TEST = "tests/integration/test_threads.py"
@@ -18,7 +20,7 @@ DEFECTS = (
     Defect(
         name="sends-begin-while-the-gate-is-being-closed",
         breaks=(CANCELLING,),
-        file=_DRIVER,
+        file=_RUNS,
         old="            self._closing = True",
         new="            self._closing = False",
         tests=(_THREADS_TEST,),
@@ -34,16 +36,32 @@ DEFECTS = (
     Defect(
         name="action-let-go-while-its-thread-still-writes",
         breaks=(CANCELLING, "I2"),
-        file=_ASYNC_DRIVER,
-        old="                steps.abandoned = True\n",
-        new="                steps.abandoned = True\n                self.at_work.let_go(run)\n",
+        file=_RUNS,
+        old="        return self.going.locked() or self.on_thread or self.handed_over\n",
+        new="        return self.going.locked()\n",
         tests=(_CANCELLATION_TEST,),
+    ),
+    Defect(
+        name="interrupted-run-is-at-work-for-ever",
+        breaks=(CANCELLING,),
+        file=_RUNS,
+        old="        return self.going.locked() or self.on_thread or self.handed_over\n",
+        new="        return True\n",
+        tests=(_INTERRUPTED_TEST,),
+    ),
+    Defect(
+        name="closing-waits-for-a-lock-that-an-interruption-left-taken",
+        breaks=(CANCELLING,),
+        file=_DRIVER,
+        old="        self.closing = Closing()\n        self.is_shut",
+        new="        self.closing = threading.Event()\n        self.is_shut",
+        tests=(_INTERRUPTED_TEST,),
     ),
     Defect(
         name="cancelled-run-goes-on",
         breaks=(CANCELLING,),
         file=_ASYNC_DRIVER,
-        old="        return self.abandoned and not recording\n",
+        old="        return not self._run.going.locked() and not recording\n",
         new="        return False\n",
         tests=(_CANCELLATION_TEST,),
     ),
@@ -51,8 +69,8 @@ DEFECTS = (
         name="answer-of-a-cancelled-run-is-not-written-down",
         breaks=(CANCELLING, "rule 6"),
         file=_ASYNC_DRIVER,
-        old="        return self.abandoned and not recording\n",
-        new="        return self.abandoned\n",
+        old="        return not self._run.going.locked() and not recording\n",
+        new="        return not self._run.going.locked()\n",
         tests=(_CANCELLATION_TEST,),
     ),
     Defect(
@@ -83,7 +101,7 @@ DEFECTS = (
         name="threads-end-while-an-answer-is-on-its-way",
         breaks=(CANCELLING,),
         file=_ASYNC_DRIVER,
-        old="            if self._closed and not self._under_way:\n",
+        old="            if self._closed and not any(each.is_on for each in tuple(self._under_way)):\n",
         new="            if self._closed:\n",
         tests=(_ASYNC_GATE_TEST,),
     ),

@@ -121,7 +121,7 @@ _ANSWERS = (
         file=_CONNECTIONS,
         old="WHERE coalesce(backend_start = %(began)s, true)",
         new="WHERE backend_start = %(began)s",
-        tests=(_STATEMENTS_TEST,),
+        tests=(_RIGHTS_TEST,),
     ),
     Defect(
         name="interrupted-preparation-is-made-again-for-ever",
@@ -130,6 +130,14 @@ _ANSWERS = (
         old="            connection.close()\n            raise\n\n\ndef _result",
         new="            raise\n\n\ndef _result",
         tests=(_STATEMENTS_TEST,),
+    ),
+    Defect(
+        name="journal-that-was-set-back-is-written-to",
+        breaks=("I2",),
+        file=_RECORDER,
+        old="                if sends:\n",
+        new="                if False:\n",
+        tests=(_RESTORED_TEST,),
     ),
     Defect(
         name="standby-that-is-behind-has-the-last-word",

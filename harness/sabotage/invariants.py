@@ -303,8 +303,8 @@ _CLAIMS = (
         name="locks-of-the-living-swept-away",
         breaks=("I7",),
         file="interlock/infrastructure/locks.py",
-        old="                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)\n                    path.unlink()\n",
-        new="                    path.unlink()\n",
+        old="                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)\n                path.unlink()\n",
+        new="                path.unlink()\n",
         tests=(_RECORD_TEST,),
     ),
     Defect(

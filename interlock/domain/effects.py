@@ -42,7 +42,7 @@ class Money:
             msg = f"amount_minor must be an integer in the minor unit, not {type(self.amount_minor).__name__}"
             raise InvalidEffect(msg)
         if not 0 < self.amount_minor <= MAX_SAFE_INTEGER:
-            msg = f"amount_minor must be positive, not {self.amount_minor}"
+            msg = "amount_minor must be positive, and at most 2**53 - 1"
             raise InvalidEffect(msg)
         require_currency(self.currency)
 

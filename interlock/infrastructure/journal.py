@@ -360,7 +360,10 @@ class Journal(ABC):
     def _action_of(self, action_id: UUID, events: Sequence[StoredEvent]) -> GatedAction:
         action = self._project(events, GatedAction)
         if action is None:
-            raise JournalCorrupt(f"the journal has no action {action_id}; nothing was sent, run `interlock verify`")
+            raise JournalCorrupt(
+                f"the journal has no action {action_id}, and what it forgot has to be looked for at the provider before anything "
+                "is fired again; nothing was sent, run `interlock verify`"
+            )
         return action
 
     def _action_or_why_not(self, action_id: UUID, events: Sequence[StoredEvent]) -> GatedAction | ActionErased | JournalCorrupt:

@@ -14,7 +14,8 @@ import os
 import secrets
 import socket
 import sys
-from functools import cache
+from functools import cache, partial
+from io import FileIO
 from pathlib import Path
 from typing import Protocol
 
@@ -38,6 +39,20 @@ def _realm() -> str:
     except OSError:
         name = socket.gethostname()
     return hashlib.sha256(name.encode()).hexdigest()[:8]
+
+
+# Files and no bare descriptors: an exception out of a signal's handler may come between any two steps. A file that nobody has any
+# more closes itself, and closing one twice closes it once; the number of a descriptor may be somebody else's by then.
+_open_ours = partial(os.open, mode=0o600)
+
+
+def _is_held(file: FileIO) -> Liveness:
+    try:
+        # Shared, so that two who ask about a dead holder at once don't take each other for it.
+        fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return Liveness.ALIVE
+    return Liveness.GONE
 
 
 class Locks(Protocol):
@@ -105,7 +120,7 @@ class FileLeaderLock:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._fd: int | None = None
+        self._file: FileIO | None = None
 
     def take(self) -> bool:
         """Take it, unless somebody else has it; return whether it is ours.
@@ -113,15 +128,15 @@ class FileLeaderLock:
         Raises:
             JournalUnavailable: the file can't be made.
         """
-        if self._fd is not None or sys.platform == "win32":
+        if self._file is not None or sys.platform == "win32":
             return True  # without locks several leaders are a waste, and no harm: each signs only what continues the last
         try:
-            fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            file = FileIO(self._path, "a+", opener=_open_ours)
         except OSError as error:
             raise JournalUnavailable(f"no lock can be made at {self._path}: {error}; nothing was signed") from error
-        self._fd = fd  # before it is locked: a child that is forked in between has to find it, and close it
+        self._file = file  # before it is locked: a child that is forked in between has to find it, and close it
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             self.release()
             return False
@@ -133,9 +148,9 @@ class FileLeaderLock:
 
     def forget_after_fork(self) -> None:
         """Close the descriptor; a parent's lock is not dropped by its child doing so."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
 
 class FileLocks:
@@ -151,7 +166,7 @@ class FileLocks:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._fd: int | None = None
+        self._file: FileIO | None = None
         self._take()
 
     def _take(self) -> None:
@@ -171,12 +186,12 @@ class FileLocks:
 
     def _lock_new_file(self) -> bool:
         path = self._path(f"{_realm()}-{self.holder}")
-        self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        self._file = FileIO(path, "x+", opener=_open_ours)
         try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return False
-        return os.fstat(self._fd).st_nlink > 0  # a lock on a file that has no name any more would be seen by nobody
+        return os.fstat(self._file.fileno()).st_nlink > 0  # a lock on a file that has no name any more would be seen by nobody
 
     def probe(self, handle: str) -> Liveness:
         """Say whether the gate with this lock is alive.
@@ -193,21 +208,12 @@ class FileLocks:
         if handle == self.handle:
             return Liveness.ALIVE
         try:
-            fd = os.open(self._path(handle), os.O_RDWR | os.O_CLOEXEC)
+            with FileIO(self._path(handle), "r+") as file:
+                return _is_held(file)
         except FileNotFoundError:
             return Liveness.GONE
         except OSError:
             return Liveness.UNKNOWN
-        try:
-            # Shared, so that two who ask about a dead holder at once don't take each other for it.
-            fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return Liveness.ALIVE
-        except OSError:
-            return Liveness.UNKNOWN
-        finally:
-            os.close(fd)
-        return Liveness.GONE
 
     def ensure(self) -> None:
         """Do nothing: an operating-system lock is lost by death alone."""
@@ -217,13 +223,9 @@ class FileLocks:
         if sys.platform == "win32":
             return
         for path in self._folder.glob("*.lock"):
-            with contextlib.suppress(OSError):
-                fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-                try:
-                    fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    path.unlink()
-                finally:
-                    os.close(fd)
+            with contextlib.suppress(OSError), FileIO(path, "r+") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                path.unlink()
 
     def renew_after_fork(self) -> None:
         """Become another holder in a forked child.
@@ -236,16 +238,16 @@ class FileLocks:
 
     def release(self) -> None:
         """Remove the lock, and drop it. Releasing twice does nothing."""
-        if self._fd is not None and self.handle is not None:
+        if self._file is not None and self.handle is not None:
             self._path(self.handle).unlink(missing_ok=True)
         self.lose()
         self.handle = None
 
     def lose(self) -> None:
         """Close the descriptor, as the holder's death does, and leave the file."""
-        if self._fd is not None:
-            os.close(self._fd)
-            self._fd = None
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
     def _path(self, handle: str) -> Path:
         return self._folder / f"{handle}.lock"

@@ -240,13 +240,13 @@ class LogService:
 
     # --- anchoring
 
-    def await_anchor(self, action_id: UUID, version: int, closing: threading.Event) -> str | None:
+    def await_anchor(self, action_id: UUID, version: int, is_closing: Callable[[], bool]) -> str | None:
         """Wait until an event stands under a checkpoint that the policy accepts.
 
         Args:
             action_id: whose event.
             version: which one.
-            closing: is set when the gate is closed.
+            is_closing: says whether the gate is being closed.
 
         Returns:
             None when it does; otherwise, after `anchor_wait_s`, why not, in words.
@@ -255,7 +255,7 @@ class LogService:
             JournalError: the journal can't be read.
         """
         until_s = elapsing_s() + self.config.anchor_wait_s
-        while not closing.is_set():
+        while not is_closing():
             seen = self._generation
             if self.is_anchored(action_id, version):
                 return None

@@ -83,9 +83,7 @@ def test_probing_is_no_holding(tmp_path: Path) -> None:
     handle, living = dead.handle, one.handle
     assert handle is not None
     assert living is not None
-    assert dead._fd is not None
-    os.close(dead._fd)  # as the system does for a process that dies
-    dead._fd = None
+    dead.lose()  # as the system does for a process that dies
     for _ in range(3):
         assert one.probe(handle) is other.probe(handle) is Liveness.GONE
         assert other.probe(living) is Liveness.ALIVE
@@ -174,7 +172,7 @@ def test_no_descriptor_leaks(world: World) -> None:
     before = open_descriptors()
     for _ in range(200):
         use()
-    assert open_descriptors() == before
+    assert open_descriptors() <= before  # fewer, where those of earlier tests were collected meanwhile
     assert lock_files(world.folder / "journal.db-holders") == set()
 
 

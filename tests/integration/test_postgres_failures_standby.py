@@ -10,7 +10,7 @@ from harness.postgres.server import PostgresServer
 from harness.postgres.wire import Moment
 from harness.proxy import Link
 from interlock import Committed, Receipts, Refused
-from interlock.errors import JournalUnavailable, OutcomeNotRecorded
+from interlock.errors import JournalCorrupt, JournalUnavailable, OutcomeNotRecorded
 from tests.crashing import Actor
 from tests.integration.postgres_stage import APPEND, Background, Stage, once, require_standby, stage_on, wait_until, waiting_pid
 from tests.provider_world import SUBJECT
@@ -138,13 +138,17 @@ def test_lost_dispatch_is_said_loudly(stage: Stage, standby: PostgresServer) -> 
 
 
 def test_lost_dispatch_makes_two(stage: Stage, standby: PostgresServer) -> None:
-    """Nobody knows any more that it was sent, and no premise was given: firing again is a second effect (I1 is broken)."""
+    """The gate that lost it notices; nobody else knows of it, and no premise was given: a second effect (I1 is broken)."""
     gate = stage.gate(both(stage, standby))
     actor = stage.actor(gate)
     settle(stage, standby)
     standby.stop()
     assert isinstance(actor.fire(), Committed)
     fail_over_late(stage, standby)
+    with pytest.raises(JournalCorrupt, match="a failover lost its end"):
+        actor.fire()
+    assert len(stage.world.ledger) == 1
+    actor.gate = stage.gate(both(stage, standby))
     assert isinstance(actor.fire(), Committed)
     assert len(stage.world.ledger) == 2, "if one landed, docs/residual-risk.md claims too little"
 

@@ -12,14 +12,16 @@ from harness.postgres.databases import Databases
 from harness.postgres.server import PostgresServer
 from interlock import Gate, Receipts
 from interlock.errors import (
+    JournalCorrupt,
     JournalOutdated,
     JournalUnavailable,
+    OutcomeNotRecorded,
 )
 from interlock.infrastructure.postgres import schema as schemas
 from interlock.infrastructure.postgres.connections import parse_url
 from interlock.infrastructure.postgres.journal import PostgresJournal
 from tests.integration.postgres_cases import CASE, EVENTS, commit, run
-from tests.integration.shared_ledger import AMOUNT_MINOR, World
+from tests.integration.shared_ledger import AMOUNT_MINOR, EXECUTED, Kind, World, do_at
 
 
 @pytest.fixture
@@ -113,3 +115,37 @@ def test_a_journal_that_was_replaced_under_an_open_gate_is_noticed(databases: Da
                 gate.fire(CASE, world.payout(CASE), approval=CASE)
     databases.drop("replaced")
     assert len(world.effects()) == 1
+
+
+@pytest.mark.parametrize("in_the_middle", [False, True], ids=["between two actions", "in the middle of a send"])
+def test_a_journal_that_was_set_back_under_an_open_gate_is_noticed(
+    databases: Databases, tmp_path: Path, *, in_the_middle: bool
+) -> None:
+    """A state of the same cluster from before the gate's last commit: what it has forgotten would be sent again."""
+    world = World(tmp_path, Kind.KEYS, journal_url=databases.create("forgetful"))
+    commit(world)
+    world.approve("case-2")
+    administer(databases, "CREATE DATABASE older TEMPLATE forgetful")
+
+    def set_back() -> None:
+        databases.drop("forgetful")
+        administer(databases, "ALTER DATABASE older RENAME TO forgetful")
+
+    with world.gate(do_at(EXECUTED, set_back if in_the_middle else lambda: None)) as gate:
+        if in_the_middle:
+            with pytest.raises(OutcomeNotRecorded, match="looked for at the provider"):
+                gate.fire("case-2", world.payout("case-2"), approval="case-2")
+        else:
+            assert type(gate.fire("case-2", world.payout("case-2"), approval="case-2")).__name__ == "Committed"
+            set_back()
+        for key in ("case-2", "case-3"):
+            with pytest.raises(JournalCorrupt, match="nothing was written or sent"):
+                gate.fire(key, world.payout(key), approval="case-2")
+    databases.drop("forgetful")
+    assert [line["case"] for line in world.effects()] == [CASE, "case-2"]
+
+
+def administer(databases: Databases, statement: str) -> None:
+    """Run a statement on databases as a whole."""
+    with psycopg.connect(databases.url, autocommit=True) as connection:
+        connection.execute(statement.encode())

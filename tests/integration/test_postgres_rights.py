@@ -11,7 +11,7 @@ from interlock.errors import (
     JournalUnavailable,
 )
 from interlock.infrastructure.postgres import schema as schemas
-from interlock.infrastructure.postgres.connections import connect, parse_url
+from interlock.infrastructure.postgres.connections import connect, end_session, parse_url
 from tests.integration.postgres_cases import CASE, EVENTS, as_role, commit, run
 from tests.integration.shared_ledger import AMOUNT_MINOR, World
 
@@ -135,3 +135,13 @@ def test_a_role_that_is_not_there_is_an_error(postgres_url: str) -> None:
     Gate.open(postgres_url).close()
     with pytest.raises(JournalUnavailable, match="nothing was changed"):
         schemas.grant(parse_url(postgres_url), 'no"body')
+
+
+def test_a_session_of_somebody_else_is_there_as_long_as_it_is(role: str, postgres_url: str) -> None:
+    """Whoever may not see when it began can't tell that it is a later one: it counts as the one that may still write (I8)."""
+    with connect(parse_url(as_role(postgres_url, role))) as ours, connect(parse_url(postgres_url)) as lost:
+        assert end_session(ours, lost.session), "it is there"
+        assert lost.execute("SELECT 1").fetchone() == (1,), "and left alone"
+        lost.close()
+        while end_session(ours, lost.session):
+            pass

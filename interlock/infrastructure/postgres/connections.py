@@ -60,6 +60,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
             None where the server hides when.
         prepared: the names of the statements that this session knows.
         answer_s: for how long a statement's answer is waited for, in seconds.
+        holds_ours: whether it is known to lead to a journal that holds what was written here before it was made.
         process: the process of this machine that made it.
         abandoned: whether it is a parent process's, and to be left open without a warning.
     """
@@ -67,6 +68,7 @@ class Connection(psycopg.Connection[tuple[Any, ...]]):
     session: Session
     prepared: set[bytes]
     answer_s = ANSWER_S
+    holds_ours = False
     process: int
     abandoned = False
 

@@ -19,7 +19,7 @@ from interlock.domain.summary import ActionSummary
 from interlock.errors import JournalUnavailable
 from interlock.infrastructure.postgres.appending import Commit, Head, commit_of, summary_values
 from interlock.infrastructure.postgres.connections import Connection, Connections, end_session
-from interlock.infrastructure.postgres.schema import require_same
+from interlock.infrastructure.postgres.schema import require_held, require_same
 from interlock.infrastructure.postgres.statements import Statement, Value, as_integer, boolean, integer, text, uuid, uuids
 from interlock.infrastructure.recording import SUMMARY_COLUMNS, Backlog, Batch, Moved, StoredRow, SummaryFilter, clauses_of
 
@@ -90,6 +90,7 @@ class Recorder(ApplicationRecorder):
         super().__init__()
         self._log = log
         self._heads: dict[UUID, Head] = {}
+        self._last_written: tuple[UUID, Head] | None = None
         self.connections = connections
 
     def insert_events(self, stored_events: Sequence[StoredEvent], **kwargs: Any) -> Sequence[int] | None:
@@ -100,16 +101,20 @@ class Recorder(ApplicationRecorder):
         """
         batch: Batch = kwargs["batch"]
         commit = commit_of(stored_events, batch, log=self._log, leaf_at=self._leaf_at)
-        if not self._append(commit, batch):
+        sends = any(event.topic == GatedAction.Dispatched.TOPIC for event in stored_events)
+        if not self._append(commit, batch, sends=sends):
             raise Moved(self._moved(batch))
         self._remember(commit.heads)
+        self._last_written = next(iter(commit.heads.items()), self._last_written)
         return None
 
-    def _append(self, commit: Commit, batch: Batch) -> bool:
+    def _append(self, commit: Commit, batch: Batch, *, sends: bool) -> bool:
         lost: Connection | None = None
         try:
             with self.connections.lend() as connection:
                 lost = connection
+                if sends:
+                    self._require_held(connection)
                 ((appended,),) = commit.statement.run(connection, *commit.values)
                 return bool(as_integer(appended))
         except (errors.UniqueViolation, errors.DeadlockDetected) as error:
@@ -118,6 +123,12 @@ class Recorder(ApplicationRecorder):
             if lost is not None and lost.closed:
                 self._await_last_word(lost)
             raise
+
+    def _require_held(self, connection: Connection) -> None:
+        """Raise where a new session leads to a journal that has lost what was written here: a state of before came back."""
+        if not connection.holds_ours and self._last_written is not None:
+            require_held(connection, *self._last_written)
+        connection.holds_ours = True
 
     def _moved(self, batch: Batch) -> UUID:
         """Return which aggregate somebody else wrote to; the first one, where it was a name that was taken, or a deadlock.

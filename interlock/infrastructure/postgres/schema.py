@@ -12,6 +12,7 @@ import psycopg
 from psycopg import sql
 
 from interlock.errors import InvalidConfiguration, JournalCorrupt, JournalOutdated, JournalTooNew, JournalUnavailable
+from interlock.infrastructure.postgres.appending import Head
 from interlock.infrastructure.postgres.connections import Connection, DatabaseOptions, connect, require_own_session
 
 MIN_SERVER_VERSION = 140_000
@@ -216,6 +217,21 @@ def require_same(connection: Connection, log_id: str) -> None:
         raise JournalOutdated(
             "this journal was restored from another cluster's dump; nothing was written or sent. Run `interlock db upgrade`, "
             "which lets it go on above the transaction numbers that it brought along"
+        )
+
+
+def require_held(connection: Connection, aggregate_id: uuid.UUID, head: Head) -> None:
+    """Return if a connection leads to a journal that holds this event.
+
+    Raises:
+        JournalCorrupt: it has lost what was written to it, and would send again what it has forgotten.
+    """
+    wanted = "SELECT FROM stored_events WHERE originator_id = %s AND originator_version = %s AND leaf_hash = %s"
+    if connection.execute(wanted, (aggregate_id, *head)).fetchone() is None:
+        raise JournalCorrupt(
+            "the journal does not hold what this gate wrote to it last: it was restored from an older backup, or a failover lost "
+            "its end, and what was sent since has to be looked for at the provider before anything is fired again; nothing was "
+            "written or sent for this. Open a new gate after that"
         )
 
 

@@ -67,7 +67,7 @@ class Datastore(SQLiteDatastore):
         self._identity = _identity(options.path)
         self._idle: list[SQLiteConnection] = []
         self._closed = False
-        self._users = 0
+        self._users: set[object] = set()
         self._forking = False
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
@@ -89,18 +89,22 @@ class Datastore(SQLiteDatastore):
         if held is not None:
             yield held
             return
-        with self._lock:
-            while self._forking:
-                self._changed.wait()
-            self._users += 1
+        user = object()
         try:
+            # Inside, for a signal's handler may raise at any moment: a fork waits until there are no users.
+            with self._lock:
+                while self._forking:
+                    self._changed.wait()
+                self._users.add(user)
             connection = self._take()
             try:
                 yield connection
             finally:
                 self._give_back(connection)
         finally:
-            self._leave()
+            self._users.discard(user)
+            if self._forking:
+                self._tell_who_forks()
 
     @contextmanager
     def snapshot(self) -> Generator[None]:
@@ -119,11 +123,9 @@ class Datastore(SQLiteDatastore):
                 self._held.connection = None
                 connection.rollback()
 
-    def _leave(self) -> None:
+    def _tell_who_forks(self) -> None:
         with self._lock:
-            self._users -= 1
-            if self._forking:
-                self._changed.notify_all()
+            self._changed.notify_all()
 
     def _take(self) -> SQLiteConnection:
         if self._closed:
@@ -154,7 +156,7 @@ class Datastore(SQLiteDatastore):
         """Close every connection. SQLite keeps its locks by process: a child would believe in locks that it does not have."""
         with self._changed:
             self._forking = True
-            self._changed.wait_for(lambda: self._users == 0)
+            self._changed.wait_for(lambda: not self._users)
         self._close_idle()
 
     def after_fork(self, *, in_child: bool) -> None:
