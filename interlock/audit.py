@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -116,9 +117,14 @@ def audit(journal: Journal, targets: Iterable[Target[Any] | AsyncTarget[Any]], *
     Raises:
         JournalUnavailable: the journal can't be read.
     """
+    # One loop for all: what an awaited target keeps open belongs to the loop that it was opened on.
+    with closing(asyncio.Runner()) as loop:
+        return _audit(_Work(journal, loop), targets, everything=everything)
+
+
+def _audit(work: _Work, targets: Iterable[Target[Any] | AsyncTarget[Any]], *, everything: bool) -> Audit:
     by_name = {target.name: target for target in targets}
-    work = _Work(journal)
-    for summary in journal.all_summaries():
+    for summary in work.journal.all_summaries():
         if summary.target in by_name:
             work.add(summary.action_id, summary.target, summary.subject)
         else:
@@ -131,6 +137,7 @@ def audit(journal: Journal, targets: Iterable[Target[Any] | AsyncTarget[Any]], *
 @dataclass(slots=True)
 class _Work:
     journal: Journal
+    loop: asyncio.Runner
     by_subject: dict[tuple[str, str], list[UUID]] = field(default_factory=dict[tuple[str, str], list[UUID]])
     skipped: dict[str, int] = field(default_factory=dict[str, int])
     findings: list[AuditFinding] = field(default_factory=list[AuditFinding])
@@ -170,7 +177,7 @@ class _Work:
     def _books(self, name: str, target: Target[Any] | AsyncTarget[Any], subject: str | None) -> list[BookEntry] | None:
         deadline = WallDeadline(READ_DEADLINE_S * (10 if subject is None else 1))
         asked = target.books(subject, deadline=deadline)
-        books = asyncio.run(asked) if isinstance(asked, Coroutine) else asked
+        books = self.loop.run(asked) if isinstance(asked, Coroutine) else asked
         if isinstance(books, CannotTell):
             self._unreadable(name, subject or "", f"the provider's books can't be read: {books.why}")
             return None

@@ -242,15 +242,17 @@ def _read(path: Path) -> bytes:
         if path.is_symlink():
             raise UnsafeKeyFile(f"the key {path} is a link; nothing was signed. Name the file itself") from None
         raise InvalidConfiguration(f"the key {path} can't be read: {error.strerror}; nothing was signed") from None
-    with os.fdopen(fd, "rb") as file:
-        _require_private(os.fstat(file.fileno()), path, is_kind=stat.S_ISREG)
+    try:
+        _require_private(os.fstat(fd), path, is_kind=stat.S_ISREG)
         _require_private(path.absolute().parent.stat(), path.parent, is_kind=stat.S_ISDIR)
-        return file.read(_MAX_KEY_BYTES)
+        return os.read(fd, _MAX_KEY_BYTES)
+    finally:
+        os.close(fd)
 
 
 def _require_private(status: os.stat_result, path: Path, *, is_kind: Callable[[int], bool]) -> None:
     if not is_kind(status.st_mode):
-        raise UnsafeKeyFile(f"{path} is not what a key is kept in, but a link or a device; nothing was signed")
+        raise UnsafeKeyFile(f"{path} is not what a key is kept in, but a link, a folder or a device; nothing was signed")
     if sys.platform == "win32":
         return
     if status.st_uid not in (os.getuid(), 0):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from harness.sabotage.defects import RECEIPTS, Defect
 
 _VERIFYING = "interlock/evidence/verifying.py"
+_COMMANDS = "interlock/cli/receipt_files.py"
+_CLI = "interlock/cli/__init__.py"
 _COMPLETENESS = "interlock/evidence/completeness.py"
 _BUNDLES = "interlock/evidence/bundles.py"
 _ATTESTORS = "interlock/evidence/attestors.py"
@@ -20,6 +22,7 @@ _VERIFYING_TEST = "tests/integration/test_receipt_verifying.py"
 _LEGALITY_TEST = "tests/integration/test_receipt_legality.py"
 _EXPORT_TEST = "tests/integration/test_receipt_export.py"
 _LIMITS_TEST = "tests/integration/test_receipt_limits.py"
+_ATTESTORS_TEST = "tests/unit/test_attestors.py"
 _COMMANDS_TEST = "tests/integration/test_receipt_commands.py"
 _FOREIGN_TEST = "tests/integration/test_receipt_foreign.py"
 _FOLD_TEST = "tests/stateful/test_legality_fold.py"
@@ -30,6 +33,27 @@ def _defect(name: str, file: str, old: str, new: str, *tests: str) -> Defect:
 
 
 _BELIEVING = (
+    _defect(
+        "a-copy-that-can-not-be-read-ends-the-check",
+        _COMMANDS,
+        "    except OSError as error:\n        raise MalformedEvidence(f",
+        "    except NotImplementedError as error:\n        raise MalformedEvidence(f",
+        _COMMANDS_TEST,
+    ),
+    _defect(
+        "what-nobody-foresaw-is-a-verdict",
+        _CLI,
+        'return Exit.FOUND if "journal" in arguments else Exit.JOURNAL',
+        "return Exit.FOUND",
+        _COMMANDS_TEST,
+    ),
+    _defect(
+        "a-rotation-ends-every-workers-key",
+        _ATTESTORS,
+        "if _is_in_use(key, old) else key for key",
+        "if key.until_index is None else key for key",
+        _ATTESTORS_TEST,
+    ),
     _defect(
         "any-key-signs-a-receipt",
         _VERIFYING,

@@ -9,11 +9,29 @@ _TREE = "interlock/projections/log/tree.py"
 _SENDING = "interlock/domain/sending.py"
 _SERVICE = "interlock/log/service.py"
 _KEYFILES = "interlock/keyfiles.py"
+_COMMANDS = "interlock/cli/signing.py"
 _TEST = "tests/integration/test_log.py"
+_COMMANDS_TEST = "tests/integration/test_cli_log.py"
 _ANCHOR_TEST = "tests/integration/test_anchor.py"
 _KEYS_TEST = "tests/unit/test_keyfiles.py"
 
 DEFECTS = (
+    Defect(
+        name="two-publish-at-once",
+        breaks=(SIGNED_LOG,),
+        file=_COMMANDS,
+        old='            with alone(folder / ".publishing"):',
+        new="            if alone:",
+        tests=(_COMMANDS_TEST,),
+    ),
+    Defect(
+        name="rotated-before-the-list-is-read",
+        breaks=(SIGNED_LOG,),
+        file=_COMMANDS,
+        old="    if not listed.has_in_use(old.key_id):",
+        new="    if not listed:",
+        tests=(_COMMANDS_TEST,),
+    ),
     Defect(
         name="stored-hashes-signed-unread",
         breaks=(SIGNED_LOG,),

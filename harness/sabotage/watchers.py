@@ -22,6 +22,27 @@ _RIGHTS_TEST = "tests/integration/test_postgres_rights.py"
 
 DEFECTS = (
     Defect(
+        name="two-monitors-on-one-state",
+        breaks=(MONITOR,),
+        file=_WATCHING,
+        old=lines(
+            "        with self._state.looking():",
+            "            return self._look()",
+        ),
+        new=lines(
+            "        return self._look()",
+        ),
+        tests=(_MONITOR_TEST,),
+    ),
+    Defect(
+        name="audit-of-many-loops",
+        breaks=(AUDIT,),
+        file=_AUDIT,
+        old="self.loop.run(asked)",
+        new="asyncio.run(asked)",
+        tests=(_AUDIT_TEST,),
+    ),
+    Defect(
         name="witness-no-compare-and-set",
         breaks=(WITNESS,),
         file=_WITNESS_STATE,

@@ -57,7 +57,8 @@ def _run(arguments: argparse.Namespace) -> int:
         say(f"interlock {arguments.name}: it failed in a way that nobody foresaw: {words_of(error)}")
         say("  not done: nothing is sent before the journal says so")
         say("  next: `interlock attention` lists what is in flight; report this, it is a defect")
-        return Exit.FOUND
+        # To the commands that check evidence, `FOUND` is a verdict, and there is none.
+        return Exit.FOUND if "journal" in arguments else Exit.JOURNAL
     except KeyboardInterrupt:
         say(f"interlock {arguments.name}: interrupted. What is in flight stays so until the next `interlock recover`")
         return Exit.INTERRUPTED

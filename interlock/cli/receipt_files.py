@@ -15,6 +15,7 @@ from interlock.cli.reading import open_reader
 if TYPE_CHECKING:
     from interlock.evidence.bundles import Bundle, Claim
     from interlock.evidence.findings import About, ReceiptVerification
+    from interlock.evidence.tiles import Tile
     from interlock.evidence.verifying import Trust
 
 OK, INVALID, UNVERIFIABLE, STALE = 0, 1, 3, 4
@@ -153,19 +154,33 @@ def _read(path: str) -> bytes:
 
 
 def _entries(folder: Path) -> Iterator[bytes]:
-    """Yield all entries of a copy of the log, as `interlock log publish` writes it (c2sp.org/tlog-tiles)."""
-    from interlock.evidence.tiles import TILE_WIDTH, Tile, decode_bundle
+    """Yield all entries of a copy of the log, as `interlock log publish` writes it (c2sp.org/tlog-tiles).
+
+    Raises:
+        MalformedEvidence: the copy can't be read, which says nothing about the receipt.
+    """
+    from interlock.errors import MalformedEvidence
+    from interlock.evidence.tiles import TILE_WIDTH, Tile
 
     index = 0
-    while (folder / Tile(None, index).path).is_file():
-        tile = Tile(None, index)
-        yield from decode_bundle(tile, (folder / tile.path).read_bytes())
-        index += 1
-    partial = folder / f"{Tile(None, index).path}.p"
-    widths = sorted(int(one.name) for one in partial.iterdir() if one.name.isdecimal()) if partial.is_dir() else []
-    if widths and 0 < widths[-1] < TILE_WIDTH:
-        tile = Tile(None, index, widths[-1])
-        yield from decode_bundle(tile, (folder / tile.path).read_bytes())
+    try:
+        while (folder / Tile(None, index).path).is_file():
+            yield from _bundle(folder, Tile(None, index))
+            index += 1
+        # The widest one; what else stands there, such as a file that is being written, is none of the log's.
+        partials = [Tile(None, index, width) for width in range(TILE_WIDTH - 1, 0, -1)]
+        widest = next((tile for tile in partials if (folder / tile.path).is_file()), None)
+        if widest is not None:
+            yield from _bundle(folder, widest)
+    except OSError as error:
+        raise MalformedEvidence(f"{error.filename or folder}: {error.strerror}") from error
+
+
+def _bundle(folder: Path, tile: Tile) -> tuple[bytes, ...]:
+    from interlock.evidence.tiles import MAX_ENTRY_BYTES, TILE_WIDTH, decode_bundle
+
+    with (folder / tile.path).open("rb") as file:
+        return decode_bundle(tile, file.read(TILE_WIDTH * (MAX_ENTRY_BYTES + 2) + 1))
 
 
 def _write_all(folder: Path, files: dict[str, bytes]) -> None:

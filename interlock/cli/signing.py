@@ -13,7 +13,9 @@ from interlock.cli.output import Exit, print_json, print_table, print_text, say
 from interlock.cli.watching import stop_on_signal
 
 if TYPE_CHECKING:
+    from interlock.evidence.attestors import Attestors
     from interlock.infrastructure.journal import Journal
+    from interlock.keyfiles import KeyFile
     from interlock.log.service import LogService
 
 
@@ -51,15 +53,24 @@ def checkpoint(arguments: argparse.Namespace) -> int:
 
 def publish(arguments: argparse.Namespace) -> int:
     """Write the log as static files."""
-    from interlock.infrastructure.high_water import write_durably
+    from interlock.errors import InvalidConfiguration
+    from interlock.infrastructure.high_water import alone, write_durably
     from interlock.projections.log.publishing import publish as write_files
     from interlock.projections.log.tree import TransparencyLog
 
     def write(path: Path, data: bytes) -> None:
         write_durably(path, data, mode=0o644)
 
+    folder = Path(arguments.folder)
     with _journal(arguments) as journal:
-        made = write_files(TransparencyLog(journal), Path(arguments.folder), write)
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            # The slower of two would put its older checkpoint over the newer: to a monitor, a log that was rolled back.
+            with alone(folder / ".publishing"):
+                made = write_files(TransparencyLog(journal), folder, write)
+        except OSError as error:
+            words = f"{folder} can't be written: {error.strerror}; the checkpoint there is the one before, with all its files"
+            raise InvalidConfiguration(words) from error
     if arguments.json:
         print_json({"origin": made.origin, "size": made.size, "folder": arguments.folder})
     else:
@@ -153,14 +164,23 @@ def _pending_s(journal: Journal, signed: int) -> float | None:
 def create_key(arguments: argparse.Namespace) -> int:
     """Make a key."""
     from interlock import keyfiles
-    from interlock.errors import InvalidInput
+    from interlock.errors import InvalidConfiguration, InvalidInput
+    from interlock.evidence.attestors import Attestor, Attestors
+    from interlock.infrastructure.high_water import write_durably
 
     role = keyfiles.Role(arguments.role)
     if arguments.attestors is not None and role is not keyfiles.Role.ATTESTOR:
         raise InvalidInput("only an attestor's key goes into a list of attestors; nothing was made")
+    path = None if arguments.attestors is None else Path(arguments.attestors)
+    before = _attestors_of(path).keys if path is not None and path.exists() else ()
     made = keyfiles.create_key(role, Path(arguments.folder), arguments.name_of_key or "")
-    if arguments.attestors is not None:
-        _enlist(Path(arguments.attestors), made.path)
+    if path is not None:
+        listed = Attestors((*before, Attestor(keyfiles.read_attestor_key(made.path).verifier)))
+        try:
+            write_durably(path, listed.serialize(), mode=0o644)
+        except OSError as error:
+            words = f"{path} can't be changed: {error.strerror}; {made.path} was made, and is not in it"
+            raise InvalidConfiguration(words) from error
     _print_key(made, as_json=arguments.json)
     return Exit.OK
 
@@ -182,10 +202,13 @@ def list_keys(arguments: argparse.Namespace) -> int:
 def rotate_key(arguments: argparse.Namespace) -> int:
     """Make a key, and put it in the place of another one, in an event that both sign."""
     from interlock import keyfiles
+    from interlock.infrastructure.high_water import write_durably
     from interlock.log import rotation
 
     old_path = Path(arguments.key_file)
     old = keyfiles.describe_key(old_path)
+    path = None if arguments.attestors is None else Path(arguments.attestors)
+    listed = None if path is None else _attestors_with(old, path)
     if old.role is keyfiles.Role.WITNESS:
         say("interlock keys rotate: a witness's key is no part of a journal; make a new one, and tell whose policies name it")
         return Exit.USAGE
@@ -198,8 +221,15 @@ def rotate_key(arguments: argparse.Namespace) -> int:
         else:
             pair = keyfiles.read_attestor_key(old_path), keyfiles.read_attestor_key(new.path)
             index = rotation.rotate_attestor_key(journal, *pair, clock)
-    if arguments.attestors is not None:
-        _extend(Path(arguments.attestors), new.path, index)
+    if path is not None and listed is not None:
+        after = listed.rotated(old.key_id, keyfiles.read_attestor_key(new.path).verifier, index)
+        try:
+            write_durably(path, after.serialize(), mode=0o644)
+        except OSError as error:
+            say(f"interlock keys rotate: {path} can't be changed: {error.strerror}")
+            say(f"  done: {new.path} took the place of {old_path}, by the event at index {index}; do not rotate again")
+            say(f"  next: end the old key in the list at that index by hand, and add the new one from there on: {new.public}")
+            return Exit.FOUND
     if arguments.json:
         print_json({"index": index, **_key_values(new)})
         return Exit.OK
@@ -212,32 +242,38 @@ def _after_rotation(old_path: Path) -> str:
     return f"sign with both (--old-key {old_path}) until every policy names the new one, which `interlock log status` prints"
 
 
-def _enlist(path: Path, key: Path) -> None:
+def _attestors_with(old: KeyFile, path: Path) -> Attestors:
+    """Return the list that a key is to be replaced in: before anything is written, since a rotation can't be taken back.
+
+    Raises:
+        InvalidInput: the key is no attestor's, or not in the list.
+    """
     from interlock import keyfiles
-    from interlock.errors import InvalidConfiguration
-    from interlock.evidence.attestors import Attestor, Attestors
-    from interlock.infrastructure.high_water import write_durably
+    from interlock.errors import InvalidInput
 
-    try:
-        before = Attestors.parse(path.read_bytes()).keys if path.exists() else ()
-        listed = Attestors((*before, Attestor(keyfiles.read_attestor_key(key).verifier)))
-        write_durably(path, listed.serialize(), mode=0o644)
-    except OSError as error:
-        raise InvalidConfiguration(f"{path} can't be changed: {error.strerror}; the key was made, and is not in it") from error
+    if old.role is not keyfiles.Role.ATTESTOR:
+        raise InvalidInput("only an attestor's key is in a list of attestors; nothing was rotated")
+    listed = _attestors_of(path)
+    if not listed.has_in_use(old.key_id):
+        raise InvalidInput(f"{path} has no key {old.key_id} in use; nothing was rotated")
+    return listed
 
 
-def _extend(path: Path, key: Path, index: int) -> None:
-    from interlock import keyfiles
-    from interlock.errors import InvalidConfiguration
+def _attestors_of(path: Path) -> Attestors:
+    """Read a list of attestors.
+
+    Raises:
+        InvalidConfiguration: it can't be read, or is none.
+    """
+    from interlock.errors import InvalidConfiguration, MalformedEvidence
     from interlock.evidence.attestors import Attestors
-    from interlock.infrastructure.high_water import write_durably
 
     try:
-        before = Attestors.parse(path.read_bytes())
-        write_durably(path, before.rotated(keyfiles.read_attestor_key(key).verifier, index).serialize(), mode=0o644)
+        return Attestors.parse(path.read_bytes())
     except OSError as error:
-        words = f"{path} can't be changed: {error.strerror}; the key was rotated at index {index}, put it there by hand"
-        raise InvalidConfiguration(words) from error
+        raise InvalidConfiguration(f"{path} can't be read: {error.strerror}; no key was made or rotated") from error
+    except MalformedEvidence as error:
+        raise InvalidConfiguration(f"{path}: {error}; no key was made or rotated") from error
 
 
 def _print_key(key: Any, *, as_json: bool) -> None:

@@ -86,15 +86,27 @@ class Attestors:
     def __iter__(self) -> Iterator[Attestor]:
         return iter(self.keys)
 
-    def rotated(self, new: AttestorVerifier, at_index: int) -> Attestors:
-        """Return the list with a new key from an index on, and all keys in use ended there.
+    def rotated(self, old: str, new: AttestorVerifier, at_index: int) -> Attestors:
+        """Return the list with a key ended at an index, and another one in its place from there on.
+
+        The other keys stay as they are: each worker may sign with one of its own.
 
         Args:
+            old: the keyid of the key that is replaced.
             new: the new key.
             at_index: the index of the leaf that says so (KeyRotated), or the log's size.
+
+        Raises:
+            MalformedEvidence: the list has no such key in use.
         """
-        ended = (replace(key, until_index=at_index) if key.until_index is None else key for key in self.keys)
+        if not self.has_in_use(old):
+            raise MalformedEvidence(f"the list of attestors has no key {old} in use")
+        ended = (replace(key, until_index=at_index) if _is_in_use(key, old) else key for key in self.keys)
         return Attestors((*ended, Attestor(new, at_index)))
+
+    def has_in_use(self, keyid: str) -> bool:
+        """Say whether a key is listed, and has not been replaced."""
+        return any(_is_in_use(key, keyid) for key in self.keys)
 
     @classmethod
     def parse(cls, data: bytes) -> Attestors:
@@ -119,6 +131,10 @@ class Attestors:
             for key in self.keys
         )
         return b"[\n" + b",\n".join(entries) + b"\n]\n"
+
+
+def _is_in_use(key: Attestor, keyid: str) -> bool:
+    return key.keyid == keyid and key.until_index is None
 
 
 def _attestor(fields: Reader) -> Attestor:

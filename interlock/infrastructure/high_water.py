@@ -75,7 +75,7 @@ def _read(path: Path) -> SignedNote | None:
 def _raise(path: Path, note: SignedNote, require: Callable[[SignedNote | None], None]) -> None:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _alone(path):
+        with alone(path):
             there = _read(path)
             goes_on = there is None or _goes_on(Checkpoint.parse(there.text), Checkpoint.parse(note.text))
             require(there)
@@ -107,8 +107,15 @@ def _epoch_of(origin: str) -> int:
 
 
 @contextmanager
-def _alone(path: Path) -> Generator[None]:
-    """Keep other processes of this machine away meanwhile."""
+def alone(path: Path) -> Generator[None]:
+    """Keep other processes of this machine away meanwhile.
+
+    Args:
+        path: what is written; `PATH.lock` is made beside it, and stays.
+
+    Raises:
+        OSError: that can't be made.
+    """
     fd = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     _held.add(fd)
     try:

@@ -59,6 +59,12 @@ class Monitor:
         Raises:
             JournalUnavailable: the log or the monitor's own state can't be read: nothing is known then, neither good nor bad.
         """
+        # In one transaction with what is held: another monitor on this state may take it further meanwhile, and the entries after
+        # what was held before would then stand twice in its paths.
+        with self._state.looking():
+            return self._look()
+
+    def _look(self) -> Sighting:
         held = self._state.held()
         try:
             data = self._source.checkpoint()
@@ -74,8 +80,7 @@ class Monitor:
         finding = self._of_another(checkpoint) or _step_back(held.checkpoint, checkpoint) or self._changed_behind(held.checkpoint)
         if finding is not None:
             return self._refused(held, checkpoint, data, [finding])
-        with self._state.looking():
-            return self._read_up_to(held, note, checkpoint)
+        return self._read_up_to(held, note, checkpoint)
 
     def _nothing_there(self, held: Held) -> Sighting:
         if held.checkpoint is None:

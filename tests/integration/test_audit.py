@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import subprocess
@@ -242,6 +243,7 @@ def test_what_can_not_be_read(shop: Shop) -> None:
 def test_a_target_that_is_awaited(shop: Shop) -> None:
     """Its books are awaited; what goes wrong there is no empty book either, and by default it has none."""
     payment = shop.refunded("a")
+    shop.refunded("b")
 
     class Awaited(AsyncTarget[Any]):
         name = shop.target.name
@@ -253,13 +255,22 @@ def test_a_target_that_is_awaited(shop: Shop) -> None:
         async def _books(self, subject: str | None, *, deadline: Any) -> Books | CannotTell:
             return shop.target.books(subject, deadline=deadline)
 
+    class Keeping(WithBooks):
+        loop: asyncio.AbstractEventLoop | None = None
+
+        async def _books(self, subject: str | None, *, deadline: Any) -> Books | CannotTell:
+            self.loop = self.loop or asyncio.get_running_loop()
+            assert self.loop is asyncio.get_running_loop(), "a connection that it keeps is of another loop"
+            return await super()._books(subject, deadline=deadline)
+
     class Broken(Awaited):
         async def _books(self, subject: str | None, *, deadline: Any) -> Books | CannotTell:
             raise OSError(f"{subject} {deadline}")
 
     with open_journal(shop.url, create=False) as journal:
         assert audit(journal, [WithBooks()]).agrees
-        assert kinds(audit(journal, [Awaited()])) == kinds(audit(journal, [Broken()])) == [AuditKind.UNREADABLE]
+        assert audit(journal, [Keeping()]).agrees, "all is awaited on one loop"
+        assert kinds(audit(journal, [Awaited()])) == kinds(audit(journal, [Broken()])) == 2 * [AuditKind.UNREADABLE]
         refund(shop.client, payment, 500)
         assert kinds(audit(journal, [WithBooks()])) == [AuditKind.EXTRA_UNMARKED]
 

@@ -12,7 +12,7 @@ import pytest
 
 from interlock.cli import main
 from interlock.domain.records import leaf_hash
-from interlock.errors import JournalCorrupt
+from interlock.errors import JournalCorrupt, UnsafeKeyFile
 from interlock.evidence.attestors import Attestor, Attestors
 from interlock.evidence.checkpoints import Checkpoint
 from interlock.evidence.merkle import root_of
@@ -20,8 +20,8 @@ from interlock.evidence.notes import SignedNote, verify_note
 from interlock.evidence.signing import verifier_of
 from interlock.evidence.tiles import Tile, decode_bundle, decode_tile
 from interlock.evidence.vkeys import VerifierKey
-from interlock.infrastructure.high_water import write_durably
-from interlock.keyfiles import Role, create_key, read_attestor_key
+from interlock.infrastructure.high_water import alone, write_durably
+from interlock.keyfiles import Role, create_key, list_keys, read_attestor_key
 from interlock.projections.log.publishing import publish
 from interlock.projections.log.rotations import verify_rotation
 from tests.log_stage import Stage, wait_until
@@ -258,6 +258,60 @@ def test_an_attestors_rotation_ends_the_old_key_in_the_list(stage: Stage, capsys
     log = stage.journal().find_log()
     assert log is not None
     verify_rotation(stage.journal().log_id, log.rotations[0])
+
+
+@pytest.mark.parametrize("listed", [b"[1", b"[]", None], ids=["broken", "without the key", "missing"])
+def test_nothing_is_rotated_for_a_list_that_can_not_take_it(
+    stage: Stage, listed: bytes | None, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A rotation can't be taken back, so the list is read before it: whoever corrects the call and calls again rotates once."""
+    stage.write("a")
+    run(capsys, "log", "checkpoint", "--journal", stage.url, "--key", str(stage.key.path))
+    old, path = create_key(Role.ATTESTOR, stage.folder / "attestors"), stage.folder / "attestors.json"
+    if listed is not None:
+        path.write_bytes(listed)
+    run(capsys, "keys", "rotate", str(old.path), "--journal", stage.url, "--attestors", str(path), code=2)
+    run(capsys, "keys", "rotate", str(stage.key.path), "--journal", stage.url, "--attestors", str(path), code=2)
+    log = stage.journal().find_log()
+    assert log is not None
+    assert not log.rotations
+    assert [key.path for key in list_keys(old.path.parent)] == [old.path]
+
+
+def test_a_folder_that_can_not_be_written_is_said(stage: Stage, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It is the operator's to mend, and no defect; so is a folder in the place of a key."""
+    stage.write("a")
+    run(capsys, "log", "checkpoint", "--journal", stage.url, "--key", str(stage.key.path))
+    (tmp_path / "file").touch()
+    (tmp_path / "folder" / "checkpoint").mkdir(parents=True)
+    for where in ("file", "folder"):
+        words = run(capsys, "log", "publish", str(tmp_path / where), "--journal", stage.url, code=2)["err"]
+        assert "can't be written" in str(words)
+    with pytest.raises(UnsafeKeyFile, match="a folder"):
+        read_attestor_key(stage.key.path.parent)
+
+
+def test_two_publishers_take_turns(stage: Stage, tmp_path: Path) -> None:
+    """The slower of two would put an older checkpoint over a newer one, and to a monitor that is a log that was rolled back."""
+    stage.write("a")
+    service, folder = stage.service(), tmp_path / "public"
+    assert service.writer is not None
+    service.writer.checkpoint()
+    folder.mkdir()
+    command = [sys.executable, "-m", "interlock.cli", "log", "publish", str(folder), "--journal", stage.url, "--json"]
+    with alone(folder / ".publishing"):
+        publisher = subprocess.Popen(command, stdout=subprocess.PIPE)
+        wait_until(lambda: publisher.poll() is not None or _waits_for_a_lock(publisher.pid))
+        assert publisher.poll() is None
+        stage.write("b")
+        later = service.writer.checkpoint()
+    printed, _ = publisher.communicate(timeout=60)
+    assert later is not None
+    assert json.loads(printed)["size"] == Checkpoint.parse(later.text).size, "what is published is read when its turn comes"
+
+
+def _waits_for_a_lock(pid: int) -> bool:
+    return any(f" {pid} " in line for line in Path("/proc/locks").read_text(encoding="ascii").splitlines() if "->" in line)
 
 
 def test_keys_are_listed_without_their_secrets(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

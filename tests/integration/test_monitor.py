@@ -5,7 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+import sqlite3
 import tracemalloc
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -298,6 +300,20 @@ def test_a_state_that_can_not_be_written(watched: Watched) -> None:
     log_path.write_bytes(kept)
     sighting = watched.look()
     assert (sighting.clean, sighting.entries, sighting.held_size) == (True, 4, 14)
+
+
+def test_two_monitors_on_one_state(watched: Watched) -> None:
+    """A look that outlasts the time to the next one is alone with the state: what both read would stand twice in the paths."""
+    published = folder(watched.path)
+
+    class Slow(PublishedLog):
+        def checkpoint(self) -> bytes | None:
+            other = sqlite3.connect(watched.state_path, timeout=0, isolation_level=None)
+            with closing(other), pytest.raises(sqlite3.OperationalError, match="locked"):
+                other.execute("BEGIN IMMEDIATE")
+            return published.checkpoint()
+
+    assert watched.look(source=Slow(lambda name: (watched.path / name).read_bytes())).clean
 
 
 def test_memory_does_not_grow_with_the_log(tmp_path: Path) -> None:

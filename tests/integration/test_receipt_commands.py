@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from interlock.cli import main
 from interlock.evidence.attestors import Attestor, Attestors
 from interlock.evidence.policies import NO_WITNESSES, Log, Policy
 from interlock.evidence.vkeys import VerifierKey
@@ -129,6 +131,41 @@ def test_a_copy_of_the_log_makes_it_complete(case: Case) -> None:
     done = case.verify("receipt.json", "--log", "copy")
     assert done.returncode == OK, done.stdout
     assert "completeness: audited" in done.stdout
+
+
+@pytest.mark.parametrize("wrong", ["folder", "link", "cut", "missing", "name"])
+def test_a_copy_of_the_log_that_can_not_be_read_is_no_verdict(case: Case, tmp_path: Path, wrong: str) -> None:
+    """The copy is somebody else's: what is wrong with it makes no receipt invalid."""
+    copy = str(tmp_path / "copy") if wrong != "name" else "x" * 5000
+    shutil.copytree(case.folder / "copy", tmp_path / "copy")
+    (bundle,) = (tmp_path / "copy" / "tile" / "entries" / "000.p").iterdir()
+    if wrong == "cut":
+        bundle.write_bytes(bundle.read_bytes()[:-1])
+    else:
+        bundle.unlink()
+    if wrong == "folder":
+        bundle.mkdir()
+    if wrong == "link":
+        bundle.symlink_to(bundle)
+    done = case.verify("receipt.json", "--log", copy)
+    assert done.returncode == UNVERIFIABLE, done.stderr
+    assert "the copy of the log" in done.stdout
+
+
+def test_what_else_stands_in_a_copy_of_the_log_is_passed_over(case: Case, tmp_path: Path) -> None:
+    """A name that is no tile's, and a folder, are none of the log's."""
+    shutil.copytree(case.folder / "copy", tmp_path / "copy")
+    partial = tmp_path / "copy" / "tile" / "entries" / "000.p"
+    (partial / "0200").touch()
+    (partial / "\u0662\u0660\u0660").touch()
+    (partial / "255").mkdir()
+    assert "completeness: audited" in case.verify("receipt.json", "--log", str(tmp_path / "copy")).stdout
+
+
+def test_what_nobody_foresaw_is_no_verdict(capsys: pytest.CaptureFixture[str]) -> None:
+    """Such as a name that no file can have: 1 would say that the receipt is invalid."""
+    assert main(["verify-receipt", "receipt\0.json", "--policy", "policy\0"]) == UNVERIFIABLE
+    assert "nobody foresaw" in capsys.readouterr().err
 
 
 def test_what_is_too_large_is_not_read(case: Case) -> None:

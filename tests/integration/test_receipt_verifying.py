@@ -147,7 +147,7 @@ def test_the_name_of_a_trusted_key_is_not_its_signature(honest: Bundle) -> None:
 
 def test_a_key_that_was_rotated_out_signs_no_new_receipt(honest: Bundle) -> None:
     """Its signature is right, and it may no longer speak of a log of this size; nor of what is in no log yet."""
-    old = Attestors((Attestor(OTHER_KEY.verifier),)).rotated(LAB.attestor.verifier, at_index=5)
+    old = Attestors((Attestor(OTHER_KEY.verifier),)).rotated(OTHER_KEY.verifier.keyid, LAB.attestor.verifier, at_index=5)
     trust = Trust(LAB.policy, old)
     assert check(honest, trust).verdict is Verdict.OK
     assert_found(check(resigned(honest, OTHER_KEY), trust), Verdict.INVALID, FindingKind.SIGNATURE, "it was replaced")

@@ -36,9 +36,17 @@ def test_a_key_speaks_of_its_range(start: int, length: int, index: int) -> None:
 
 def test_a_rotation_ends_what_was_in_use() -> None:
     """Each index has one key that speaks of it, before and after; what had ended before stays as it was."""
-    rotated = Attestors((Attestor(KEYS[0]),)).rotated(KEYS[1], 10).rotated(KEYS[2], 20)
+    rotated = Attestors((Attestor(KEYS[0]),)).rotated(KEYS[0].keyid, KEYS[1], 10).rotated(KEYS[1].keyid, KEYS[2], 20)
     speaking = {index: [key.verifier for key in rotated if key.speaks_of(index)] for index in (0, 9, 10, 19, 20, 10**9)}
     assert speaking == {0: [KEYS[0]], 9: [KEYS[0]], 10: [KEYS[1]], 19: [KEYS[1]], 20: [KEYS[2]], 10**9: [KEYS[2]]}
+
+
+def test_a_rotation_ends_no_other_workers_key() -> None:
+    """Each worker may sign with a key of its own: what it signs after another one's rotation stays good."""
+    rotated = Attestors((Attestor(KEYS[0]), Attestor(KEYS[1]))).rotated(KEYS[0].keyid, KEYS[2], 10)
+    assert [key.verifier for key in rotated if key.speaks_of(10)] == [KEYS[1], KEYS[2]]
+    with pytest.raises(MalformedEvidence, match="in use"):
+        rotated.rotated(KEYS[0].keyid, KEYS[2], 20)
 
 
 def _entry(**changed: Any) -> dict[str, Any]:

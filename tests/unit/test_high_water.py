@@ -68,7 +68,7 @@ def test_a_fork_in_the_middle_of_a_write_holds_nobody_up(tmp_path: Path) -> None
     """A child that is forked while a thread writes the mark does not keep the lock of a thread that it does not have."""
     mark = HighWaterMark(tmp_path / "log.mark")
     reading, writing = os.pipe()
-    with high_water._alone(mark.path):
+    with high_water.alone(mark.path):
         child = os.fork()
         if child == 0:
             os.close(writing)
