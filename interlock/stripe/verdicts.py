@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from traceback import walk_stack
 
 import stripe
 
@@ -102,13 +103,13 @@ def burn_verdict_of_failure(error: Exception) -> BurnAnswer:
 
 def words_of(error: Exception) -> str:
     """Return what can be said of a failure: Stripe's own words without anything like a key, or classes of exceptions."""
-    root = _root_of(error)
-    if isinstance(root, DeadlineOver):
+    causes = _causes_of(error)
+    if any(isinstance(cause, DeadlineOver) for cause in causes):
         return "the deadline was over"
     if isinstance(error, stripe.StripeError) and error.http_status is not None:
         said = error.user_message if _type_of(error) else "an answer that is not Stripe's"
         return _SECRET.sub("[key]", f"status {error.http_status}: {said}")[:_MAX_WORDS]
-    return f"no answer: {type(root).__name__}"
+    return f"no answer: {type(causes[-1]).__name__}"
 
 
 def _definite(error: stripe.StripeError) -> SendAnswer:
@@ -169,7 +170,18 @@ def _field(error: stripe.StripeError, name: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _root_of(error: BaseException) -> BaseException:
-    while (cause := error.__cause__ or error.__context__) is not None:
-        error = cause
-    return error
+def _causes_of(error: BaseException) -> list[BaseException]:
+    """Return an error and what led to it, the first cause last.
+
+    What the caller was handling when it fired is the context of everything that is raised meanwhile, and no cause: its traceback
+    begins in a frame that still runs.
+    """
+    causes = [error]
+    while (cause := causes[-1].__cause__ or causes[-1].__context__) is not None and not _is_being_handled(cause):
+        causes.append(cause)
+    return causes
+
+
+def _is_being_handled(error: BaseException) -> bool:
+    caught_in = error.__traceback__ and error.__traceback__.tb_frame
+    return any(frame is caught_in for frame, _ in walk_stack(None))

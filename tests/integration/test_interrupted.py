@@ -8,10 +8,12 @@ import sqlite3
 import sys
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
+from functools import wraps
 from pathlib import Path
 from types import FrameType, ModuleType
-from typing import Any
+from typing import Any, ParamSpec
 
 import pytest
 
@@ -22,6 +24,8 @@ from interlock.infrastructure.locks import FileLocks
 from interlock.infrastructure.sqlite import connections
 from tests.gates import AwaitedTarget
 from tests.integration.shared_ledger import Kind, LedgerTarget, World
+
+P = ParamSpec("P")
 
 
 class Interrupted(BaseException):
@@ -66,6 +70,22 @@ class Interrupting:
         return self.trace
 
 
+def on_its_own_thread(test: Callable[P, None]) -> Callable[P, None]:
+    """Run a test on another thread than those that follow it.
+
+    What raises between any two instructions may leave CPython with an exception that it takes for being handled; on this thread
+    it would be the context of every later one.
+    """
+
+    @wraps(test)
+    def run(*args: P.args, **kwargs: P.kwargs) -> None:
+        with ThreadPoolExecutor(1) as thread:
+            thread.submit(test, *args, **kwargs).result()
+
+    return run
+
+
+@on_its_own_thread
 def test_no_transaction_stays_open_wherever_a_write_is_interrupted(tmp_path: Path) -> None:
     """At none of its moments does a commit leave the write lock to nobody, and each action comes to its one end afterwards."""
     world = World(tmp_path, Kind.KEYS)
@@ -91,6 +111,7 @@ def test_no_transaction_stays_open_wherever_a_write_is_interrupted(tmp_path: Pat
     assert sorted(line["case"] for line in world.effects()) == sorted(f"key-{number}" for number in range(1, moment + 1))
 
 
+@on_its_own_thread
 def test_no_snapshot_stays_open_where_its_reader_is_interrupted(tmp_path: Path) -> None:
     """A reader that went on in an old snapshot would never hear of what was written since."""
     world = World(tmp_path, Kind.KEYS)
@@ -114,6 +135,7 @@ def test_no_snapshot_stays_open_where_its_reader_is_interrupted(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("module", [runs, driver], ids=["runs", "driver"])
+@on_its_own_thread
 def test_no_run_is_left_behind_wherever_it_is_interrupted(module: ModuleType, tmp_path: Path) -> None:
     """Nobody is at work on its action any more, so that close waits for nobody, and the same gate brings it to its one end."""
     world = World(tmp_path, Kind.KEYS)
@@ -142,6 +164,7 @@ def test_no_run_is_left_behind_wherever_it_is_interrupted(module: ModuleType, tm
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a coroutine that was to be awaited next
 @pytest.mark.parametrize("awaited", [False, True], ids=["sync target", "awaited target"])
 @pytest.mark.parametrize("module", [runs, async_driver], ids=["runs", "driver"])
+@on_its_own_thread
 def test_no_task_leaves_its_run_behind_wherever_it_is_interrupted(module: ModuleType, tmp_path: Path, *, awaited: bool) -> None:
     """A second Ctrl-C raises in the middle of a task: once its thread is done, nobody is at work on its action any more."""
     world = World(tmp_path, Kind.KEYS)
@@ -178,6 +201,7 @@ async def _fire_interrupted(world: World, target: Target[Any] | AsyncTarget[Any]
 
 
 @pytest.mark.parametrize("module", [runs, threading], ids=["runs", "threading"])
+@on_its_own_thread
 def test_a_gate_can_be_closed_wherever_its_waiting_was_interrupted(module: ModuleType, tmp_path: Path) -> None:
     """A `threading.Event` takes a lock in Python's own code, and whoever is interrupted there leaves it taken for ever."""
     world = World(tmp_path, Kind.KEYS)
@@ -200,6 +224,7 @@ def test_a_gate_can_be_closed_wherever_its_waiting_was_interrupted(module: Modul
         assert not closing.is_alive()
 
 
+@on_its_own_thread
 def test_a_lock_that_is_given_back_again_closes_nobody_elses_file(tmp_path: Path) -> None:
     """The number of a descriptor is used again at once, and closing one drops this process's locks on its file, SQLite's too."""
     moment, interrupted = 0, True
@@ -220,6 +245,7 @@ def test_a_lock_that_is_given_back_again_closes_nobody_elses_file(tmp_path: Path
     assert moment > 1
 
 
+@on_its_own_thread
 def test_a_fork_waits_for_nobody_who_was_interrupted(tmp_path: Path) -> None:
     """It waits until nobody uses a connection: who was interrupted while one was lent to him uses none."""
     world = World(tmp_path, Kind.KEYS)

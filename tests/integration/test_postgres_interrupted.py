@@ -9,11 +9,12 @@ import pytest
 
 from interlock.infrastructure.postgres import connections, statements
 from tests.integration.shared_ledger import Kind, World
-from tests.integration.test_interrupted import Interrupted, Interrupting
+from tests.integration.test_interrupted import Interrupted, Interrupting, on_its_own_thread
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a connection that was cleared away closes itself
 @pytest.mark.parametrize(("module", "function"), [(connections, "lend"), (statements, "_prepare")], ids=["lend", "prepare"])
+@on_its_own_thread
 def test_the_pool_serves_on_wherever_a_fire_was_interrupted(
     module: ModuleType, function: str, postgres_url: str, tmp_path: Path
 ) -> None:

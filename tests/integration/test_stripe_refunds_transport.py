@@ -95,6 +95,19 @@ def test_a_tls_handshake_that_hangs_is_not_sent(deaf: str) -> None:
     assert isinstance(_send(target, "pi_1", WallDeadline(SHORT_S)), NotSent)
 
 
+def test_what_the_caller_was_handling_is_no_cause(deaf: str) -> None:
+    """A send that is made in an `except` block tells its own failure, and not the one that the caller was handling."""
+    target = StripeRefunds(LOCAL_API_KEY, api_base=f"http://{deaf}")
+    alone = _send(target, "pi_1", WallDeadline(SHORT_S))
+    try:
+        raise ConnectionRefusedError
+    except ConnectionRefusedError:
+        told = _send(target, "pi_1", WallDeadline(SHORT_S))
+    assert told == alone
+    assert isinstance(told, Unknown)
+    assert "ConnectionRefusedError" not in told.why
+
+
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_host_that_is_not_there_is_not_sent(scheme: str) -> None:
     """Refused connections and unknown names are provably not sent."""
