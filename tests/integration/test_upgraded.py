@@ -12,16 +12,13 @@ from interlock.errors import JournalOutdated
 from interlock.infrastructure.postgres import schema as postgres
 from interlock.infrastructure.postgres.connections import connect, parse_url
 from interlock.infrastructure.sqlite import database as sqlite
+from tests.crashing import Crash
 from tests.integration.shared_ledger import EXECUTED, Kind, World, do_at
 
 
-class Died(BaseException):
-    """What ends a process."""
-
-
 def die() -> None:
-    """End it."""
-    raise Died
+    """End the process."""
+    raise Crash
 
 
 def use(world: World) -> None:
@@ -31,7 +28,7 @@ def use(world: World) -> None:
     with world.gate() as gate:
         assert type(gate.fire("case-1", world.payout("case-1"), approval="case-1")).__name__ == "Committed"
         gate.recover()  # which gives positions, where writers don't
-    with world.gate(do_at(EXECUTED, die)) as gate, pytest.raises(Died):
+    with world.gate(do_at(EXECUTED, die)) as gate, pytest.raises(Crash):
         gate.fire("case-2", world.payout("case-2"), approval="case-2")
 
 
