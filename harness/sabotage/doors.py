@@ -119,4 +119,20 @@ DEFECTS: tuple[Defect, ...] = (
         new="WallDeadline(max(left_s, target.capabilities.send_deadline_s), since_s)",
         tests=(_DOORS_TEST,),
     ),
+    Defect(
+        name="deadline-counted-from-after-a-pause",
+        breaks=(HORIZON,),
+        file="interlock/driver.py",
+        old="target.capabilities.send_deadline_s), since_s)",
+        new="target.capabilities.send_deadline_s))",
+        tests=(_DOORS_TEST,),
+    ),
+    Defect(
+        name="deadline-by-a-clock-that-may-be-behind",
+        breaks=(HORIZON, "rule 3"),
+        file="interlock/driver.py",
+        old=" - behind_s(self.clock)\n",
+        new="\n",
+        tests=(_DOORS_TEST,),
+    ),
 )

@@ -131,6 +131,14 @@ DEFECTS: tuple[Defect, ...] = (
         tests=(_RULES_TEST,),
     ),
     Defect(
+        name="a-persons-no-before-the-horizon-of-an-earlier-send",
+        breaks=("rule 7", "rule 3"),
+        file="interlock/domain/action.py",
+        old="        return max(dispatch.horizon_at for dispatch in self.dispatches)\n",
+        new="        return self.last_dispatch.horizon_at\n",
+        tests=(_RULES_TEST,),
+    ),
+    Defect(
         name="a-persons-no-although-it-may-roll-forward",
         breaks=("rule 7",),
         file=_PROTOCOL,

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from harness.sigkill.schedule import CURRENCY, Point
 from harness.sigkill.worker import FINISHER, Line, Log, Site
 from harness.standins.stripe.client import StripeStandIn
 from harness.standins.stripe.ledger import RefundCreated, read_ledger
@@ -22,6 +23,9 @@ _MAY_BECOME = {
     "AMBIGUOUS": ("AMBIGUOUS", "COMMITTED"),
 }
 """What an ending that somebody was told may be at the end."""
+
+_MAY_BE_BEFORE_THE_FIRST_COMMIT = (Point.BEFORE_READ, Point.IN_SEND, Point.DELAY)
+"""Deaths that can come before the journal has the action; the second is some time after a send, so perhaps in the next job."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,9 @@ def violations(record: Record) -> Iterator[str]:
     """Say what must never be, a line each."""
     yield from (f"the journal does not verify: {finding}" for finding in record.findings)
     yield from (f"a process raised: {line['traceback']}" for line in record.log if line["what"] == "crashed")
+    decided = {key: (one.payment, one.case.amount_minor, CURRENCY) for one in record.site.cases for key in one.case.keys}
     for receipt in record.receipts.values():
-        yield from _receipt_and_ledger(receipt, record.refunds.get(receipt.action_id, []))
+        yield from _receipt_and_ledger(receipt, record.refunds.get(receipt.action_id, []), decided.get(receipt.key))
     known = {receipt.action_id for receipt in record.receipts.values()}
     yield from (
         f"{refunds} carry the mark of an action that the journal lost"
@@ -81,7 +86,8 @@ def violations(record: Record) -> Iterator[str]:
         yield from _cap(record, number)
 
 
-def _receipt_and_ledger(receipt: Receipt, refunds: list[RefundCreated]) -> Iterator[str]:
+def _receipt_and_ledger(receipt: Receipt, refunds: list[RefundCreated], decided: tuple[str, int, str] | None) -> Iterator[str]:
+    """Hold both against each other, and against what was decided: a gate that records its own mistake agrees with the ledger."""
     allowed = {"COMMITTED": (1,), "REFUSED": (0,), "AMBIGUOUS": (0, 1)}.get(receipt.status)
     if len(refunds) > 1:
         yield f"{receipt.key} was refunded {len(refunds)} times"
@@ -89,9 +95,11 @@ def _receipt_and_ledger(receipt: Receipt, refunds: list[RefundCreated]) -> Itera
         yield f"{receipt.key} is {receipt.status} for ever"
     elif len(refunds) not in allowed:
         yield f"{receipt.key} is {receipt.status}, and the ledger has {len(refunds)} refunds of it"
+    if (receipt.subject, receipt.amount_minor, receipt.currency) != decided:
+        yield f"{receipt.key} is {receipt.amount_minor} {receipt.currency} of {receipt.subject}, and it was to be {decided}"
     for refund in refunds:
-        if (refund.payment, refund.amount, refund.currency) != (receipt.subject, receipt.amount_minor, receipt.currency):
-            yield f"{receipt.key} is not what was refunded: {refund}"
+        if (refund.payment, refund.amount, refund.currency) != decided:
+            yield f"{receipt.key} was to be {decided}, and what was refunded is {refund}"
         if receipt.status == "COMMITTED" and (receipt.evidence is None or receipt.evidence.reference != refund.refund):
             yield f"{receipt.key} has not {refund.refund} as its evidence, but {receipt.evidence}"
 
@@ -112,15 +120,21 @@ def _announcements(record: Record) -> Iterator[str]:
 
 
 def _unaccounted(record: Record) -> Iterator[str]:
-    """A key that was begun has a receipt, or what followed shows that it never came to be: a death, or an error that says so."""
+    """A key that was begun has a receipt, or what followed shows that it never came to be.
+
+    That is an error that says so, or a death that can have come before the first commit, before which nothing is sent (I1).
+    """
     for who in {line["who"] for line in record.log}:
         lines = [line for line in record.log if line["who"] == who]
         for line, after in zip(lines, [*lines[1:], None], strict=True):
             if line["what"] != "begin" or not line["key"] or line["key"] in record.receipts:
                 continue
-            died = after is not None and (after["what"] == "dying" or after["pid"] != line["pid"])
-            if not died and (after is None or after["what"] != "raised"):
+            if after is None or not (after["what"] == "raised" or _may_have_died_too_early(after)):
                 yield f"{who} began {line['key']}, went on to {after}, and the journal has no such action"
+
+
+def _may_have_died_too_early(line: Line) -> bool:
+    return line["what"] == "dying" and line["death"].split(" ")[0] in _MAY_BE_BEFORE_THE_FIRST_COMMIT
 
 
 def _cap(record: Record, number: int) -> Iterator[str]:

@@ -96,17 +96,26 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A payment, its approval, and the actions that are fired under it."""
+    """A payment, its approval, and the actions that are fired under it.
+
+    Args:
+        amount_minor: what each of them refunds.
+        uses: how many of them the approval is for.
+        keys: theirs.
+        expires_in_s: how long it holds.
+        covered: for how many of them its cap has the money: at fewer than its uses, only the sum can refuse one.
+    """
 
     amount_minor: int
     uses: int
     keys: tuple[str, ...]
     expires_in_s: int
+    covered: int = 1
 
     @property
     def cap_minor(self) -> int:
         """What the approval covers."""
-        return self.amount_minor * self.uses
+        return self.amount_minor * self.covered
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +213,8 @@ _PROFILES = (
 
 def _case(chance: random.Random, number: int) -> Case:
     keys = tuple(f"case-{number}/{letter}" for letter in "ab"[: chance.choice((1, 1, 2))])
-    return Case(chance.randrange(1000, 3000), chance.choice((1, 1, 2)), keys, chance.choice((7 * DAY_S, 7 * DAY_S, 3600)))
+    uses = chance.choice((1, 1, 2))
+    return Case(chance.randrange(1000, 3000), uses, keys, chance.choice((7 * DAY_S, 7 * DAY_S, 3600)), chance.randint(1, uses))
 
 
 def _workers(chance: random.Random, cases: tuple[Case, ...]) -> tuple[Worker, ...]:

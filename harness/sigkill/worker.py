@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import signal
 import threading
 import time
@@ -73,7 +74,8 @@ class Site:
     def refunds(self) -> StripeRefunds:
         """Return the target, with short deadlines, on the stand-in."""
         os.environ["NO_PROXY"] = "127.0.0.1"
-        return StripeRefunds(
+        kind = StripeRefunds if self.profile.keys else KeylessRefunds
+        return kind(
             LOCAL_API_KEY,
             api_base=StripeStandIn.attach(self.handshake).api_base,
             send_deadline_s=SEND_DEADLINE_S,
@@ -144,6 +146,14 @@ class Reaper:
     def _die(self) -> None:
         self._log.say("dying", death=str(self._death))
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+class KeylessRefunds(StripeRefunds):
+    """Refunds at a provider that has no keys: each request gets one of its own, so that the stand-in dedupes nothing."""
+
+    def _send(self, effect: Effect[Refund], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> SendAnswer:
+        own = f"{idempotency_key}-{secrets.token_hex(8)}"
+        return super()._send(effect, action_id=action_id, idempotency_key=own, deadline=deadline)
 
 
 class MortalTarget(Target[Refund]):

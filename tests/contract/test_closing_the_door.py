@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
-from interlock import Outcome
+from interlock import Done, Evidence, Money, Outcome, Settlement
 from interlock.domain import requests
+from interlock.functions import target
+from interlock.infrastructure.clock import Clock
 from tests.crashing import (
     AFTER_SEND,
     BEFORE_SEND,
@@ -22,7 +27,10 @@ from tests.crashing import (
     staged,
     to_the_end,
 )
-from tests.provider_world import AMOUNT, DAY_S, START, SUBJECT, BurnFault, SendFault
+from tests.gates import open_gate
+from tests.provider_world import AMOUNT, CURRENCY, DAY_S, START, SUBJECT, BurnFault, SendFault, Transfer
+
+STOPPED_S = 0.05
 
 
 @pytest.mark.parametrize("profile", ["keys-burn", "keys-lookup-burn", "keys-lookup-burn-roll-unknown"])
@@ -106,6 +114,54 @@ def test_a_sender_whose_deadline_is_over_does_not_even_ask_the_target(folder: Pa
         assert "Send" not in actor.kinds()
         assert actor.fire().receipt.via == "first-send"
         assert len(stage.world.sent) == 1
+
+
+class Stopping:
+    """A clock whose reader is stopped for a moment each time, right after the time was read."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def now(self) -> datetime:
+        """Return the time, late."""
+        at = self._clock.now()
+        time.sleep(STOPPED_S)
+        return at
+
+
+class Behind:
+    """A clock that may be behind the journal's."""
+
+    behind_s = 3.0
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+
+    def now(self) -> datetime:
+        """Return the time."""
+        return self._clock.now()
+
+
+@pytest.mark.parametrize(("clock", "lost_s"), [(Stopping, STOPPED_S), (Behind, Behind.behind_s)])
+def test_what_a_sender_does_not_know_of_the_time_is_taken_off_its_deadline(
+    clock: Callable[[Clock], Clock], lost_s: float, folder: Path
+) -> None:
+    """A pause after the journal's clock was read, or a clock that may be behind, shortens the send and never stretches it."""
+    left_s: list[float] = []
+
+    @target("pay", effect=Transfer, send_deadline_s=10)
+    def pay(effect: Transfer, /, *, idempotency_key: str, deadline_s: float) -> Done:
+        del effect, idempotency_key
+        left_s.append(deadline_s)
+        return Done(Evidence(reference="tx_1", state="done", settlement=Settlement.FINAL, json="{}"))
+
+    effect = pay.effect(Transfer("account", AMOUNT, CURRENCY), subject="account", money=Money(AMOUNT, CURRENCY))
+    with (
+        staged(folder, "nothing") as stage,
+        open_gate(stage.url, targets=[pay], clock=clock(stage.world.clock)) as gate,
+    ):
+        assert gate.fire("key", effect, approval="case-1").receipt.status == "COMMITTED"
+    assert left_s[0] <= 10 - lost_s
 
 
 def _after(stage: Stage, seconds: float) -> Actor:

@@ -17,7 +17,7 @@ from tests.provider_world import AMOUNT, PROFILES, LookupFault, SendFault, World
 
 
 def test_a_retry_after_a_dropped_answer_uses_the_same_key(folder: Path) -> None:
-    """medusajs/medusa#16681: the local record was deleted on an error, so that the retry had a new id and a new key."""
+    """Field case 1, medusajs/medusa#16681: the local record was deleted on an error, so the retry had a new id and key."""
     with staged(folder, "keys") as stage:
         stage.world.send_faults = [SendFault.RAISES_WITH_EFFECT]
         assert to_the_end(stage.actor()).receipt.status == "COMMITTED"
@@ -27,7 +27,7 @@ def test_a_retry_after_a_dropped_answer_uses_the_same_key(folder: Path) -> None:
 
 
 def test_a_repeated_request_is_one_effect_and_a_legitimate_twin_is_another(folder: Path) -> None:
-    """saleor/apps#2446: a repeated webhook refunded again; keying on payment and amount would have blocked a real twin."""
+    """Field case 2, saleor/apps#2446: a repeated webhook refunded again; a key of payment and amount blocks a real twin."""
     with staged(folder, "keys") as stage:
         stage.approve("case-2")
         for approval in ("case-1", "case-1", "case-2", "case-2"):
@@ -37,7 +37,7 @@ def test_a_repeated_request_is_one_effect_and_a_legitimate_twin_is_another(folde
 
 
 def test_every_send_carries_the_journaled_key(folder: Path) -> None:
-    """stripe/stripe-php#637: a retry inside the SDK replaced the caller's key."""
+    """Field case 3, stripe/stripe-php#637: a retry inside the SDK replaced the caller's key."""
     with staged(folder, "keys-lookup") as stage:
         stage.world.send_faults = [SendFault.RATE_LIMITED, SendFault.FAILS]
         actor = stage.actor()
@@ -49,7 +49,7 @@ def test_every_send_carries_the_journaled_key(folder: Path) -> None:
 
 
 def test_a_request_in_progress_is_in_flight_and_then_committed(folder: Path) -> None:
-    """stripe/stripe-ruby#431: the retry after a time-out got a 409, reported as a failure though the first one succeeded."""
+    """Field case 4, stripe/stripe-ruby#431: the retry after a time-out got a 409, which was reported as a failure."""
     with staged(folder, "keys") as stage:
         stage.world.send_faults = [SendFault.HANGS]
         actor = stage.actor()
@@ -60,7 +60,7 @@ def test_a_request_in_progress_is_in_flight_and_then_committed(folder: Path) -> 
 
 
 def test_two_targets_of_one_business_id_get_keys_of_their_own(folder: Path) -> None:
-    """odoo/odoo#101243: one key on two endpoints was rejected by the provider."""
+    """Field case 5, odoo/odoo#101243: one key on two endpoints was rejected by the provider."""
     with staged(folder, "keys", uses=2, cap_minor=2 * AMOUNT) as stage:
         charges = World(PROFILES["keys"], "charges")
         gate = stage.gate(targets=[stage.world, charges])
@@ -71,7 +71,7 @@ def test_two_targets_of_one_business_id_get_keys_of_their_own(folder: Path) -> N
 
 
 def test_what_failed_after_its_commit_is_not_shown_as_done(folder: Path) -> None:
-    """woocommerce/woocommerce-gateway-stripe#4405: shown as refunded though it failed later."""
+    """Field case 6, woocommerce/woocommerce-gateway-stripe#4405: shown as refunded though it failed later."""
     with staged(folder, "keys-lookup") as stage:
         gate = stage.gate()
         assert gate.fire("key", stage.world.transfer(), approval="case-1").receipt.happened == "yes"
@@ -82,7 +82,7 @@ def test_what_failed_after_its_commit_is_not_shown_as_done(folder: Path) -> None
 
 @pytest.mark.parametrize("amount", [9899, 5800])
 def test_an_amount_reaches_the_provider_as_the_integer_that_was_approved(amount: int, folder: Path) -> None:
-    """woocommerce/woocommerce-gateway-stripe#435 and antiwork/gumroad#3749: yen were multiplied, and divided, by a hundred."""
+    """Field cases 7 and 8, woocommerce/woocommerce-gateway-stripe#435 and antiwork/gumroad#3749: yen times and by a hundred."""
     float_amount: Any = float(amount)
     with pytest.raises(InvalidEffect):
         Money(float_amount, "jpy")
@@ -94,7 +94,7 @@ def test_an_amount_reaches_the_provider_as_the_integer_that_was_approved(amount:
 
 @pytest.mark.parametrize("profile", ["nothing", "keys", "lookup"])
 def test_a_task_that_is_delivered_twice_is_sent_once(profile: str, folder: Path) -> None:
-    """celery/celery#5935: a broker redelivered a long task, and two copies ran at once."""
+    """Field case 9, celery/celery#5935: a broker redelivered a long task, and two copies ran at once."""
     with staged(folder, profile) as stage:
         slow, copy = stage.actor(), stage.actor()
         seen: list[Any] = []
@@ -105,7 +105,7 @@ def test_a_task_that_is_delivered_twice_is_sent_once(profile: str, folder: Path)
 
 
 def test_a_step_that_is_retried_after_its_write_does_not_write_again(folder: Path) -> None:
-    """dbos-inc/dbos-transact-py#770: a retried step silently repeated its write."""
+    """Field case 10, dbos-inc/dbos-transact-py#770: a retried step silently repeated its write."""
     with staged(folder, "lookup") as stage:
         in_doubt(stage, AFTER_SEND)
         assert [to_the_end(stage.actor()).receipt.via for _ in range(2)] == ["recovery-query"] * 2
@@ -113,7 +113,7 @@ def test_a_step_that_is_retried_after_its_write_does_not_write_again(folder: Pat
 
 
 def test_twenty_simultaneous_begins_have_one_winner(folder: Path) -> None:
-    """dbos-inc/dbos-transact-java#226: the same workflow id started twice ran its steps concurrently."""
+    """Field case 11, dbos-inc/dbos-transact-java#226: the same workflow id started twice ran its steps concurrently."""
     with staged(folder, "nothing") as stage:
         actors, barrier, statuses = [stage.actor() for _ in range(20)], threading.Barrier(20), []
 
@@ -134,7 +134,7 @@ def test_twenty_simultaneous_begins_have_one_winner(folder: Path) -> None:
 
 @pytest.mark.parametrize("profile", ["keys", "lookup", "keys-lookup", "keys-burn"])
 def test_a_death_between_the_answer_and_its_record_is_found_out(profile: str, folder: Path) -> None:
-    """restatedev/sdk-java#156: a closure ran again until its result was journaled."""
+    """Field case 12, restatedev/sdk-java#156: a closure ran again until its result was journaled."""
     with staged(folder, profile) as stage:
         in_doubt(stage, AFTER_SEND)
         receipt = to_the_end(stage.actor()).receipt
@@ -143,7 +143,7 @@ def test_a_death_between_the_answer_and_its_record_is_found_out(profile: str, fo
 
 
 def test_a_holder_whose_claim_ran_out_does_not_free_the_next_ones(folder: Path) -> None:
-    """laravel/framework#26213: the release of an expired holder freed the next holder's lock."""
+    """Field case 13, laravel/framework#26213: the release of an expired holder freed the next holder's lock."""
     with staged(folder, "lookup") as stage:
         late, next_one, third = stage.actor(), stage.actor(), stage.actor()
         assert crashes(late.fire, BEFORE_SEND)
@@ -159,7 +159,7 @@ def test_a_holder_whose_claim_ran_out_does_not_free_the_next_ones(folder: Path) 
 
 
 def test_a_reader_that_goes_on_to_write_never_finds_the_database_locked(folder: Path) -> None:
-    """jswest/bartleby#562: a transaction that read before it wrote was BUSY at once, despite its time-out."""
+    """Field case 15, jswest/bartleby#562: a transaction that read before it wrote was BUSY at once, despite its time-out."""
     with staged(folder, "keys", uses=40, cap_minor=40 * AMOUNT) as stage:
         errors: list[BaseException] = []
 
@@ -183,7 +183,7 @@ def test_a_reader_that_goes_on_to_write_never_finds_the_database_locked(folder: 
 
 
 def test_a_dead_owner_is_gone_although_its_pid_and_host_live(folder: Path) -> None:
-    """getpaseo/paseo#5128: a reused pid made a dead owner look alive."""
+    """Field case 16, getpaseo/paseo#5128: a reused pid made a dead owner look alive."""
     with staged(folder, "keys") as stage:
         dead = in_doubt(stage)
         claim = stage.actor().action().claim
@@ -196,7 +196,7 @@ def test_a_dead_owner_is_gone_although_its_pid_and_host_live(folder: Path) -> No
 
 
 def test_a_message_whose_last_reply_was_lost_is_not_sent_again(folder: Path) -> None:
-    """pimalaya/core#46: a mail was sent again after the server's final reply was lost."""
+    """Field case 20, pimalaya/core#46: a mail was sent again after the server's final reply was lost."""
     with staged(folder, "nothing") as stage:
         stage.world.send_faults = [SendFault.LOST_ANSWER]
         actor = stage.actor()
@@ -208,7 +208,7 @@ def test_a_message_whose_last_reply_was_lost_is_not_sent_again(folder: Path) -> 
 
 
 def test_a_dropped_tail_is_never_called_complete(folder: Path) -> None:
-    """flare19/payment-reconciliation-agent-platform#18: a log whose tail was dropped verified as valid."""
+    """Field case 18, flare19/payment-reconciliation-agent-platform#18: a log whose tail was dropped verified as valid."""
     with staged(folder, "keys") as stage:
         stage.actor().fire()
         assert stage.gate().verify().completeness == "unknown"

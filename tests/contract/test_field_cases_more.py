@@ -1,9 +1,8 @@
 """Public reports that concern Stripe, tried on the real gate with the real SDK; the judge is the stand-in's own ledger.
 
-Elsewhere, of the integration tests: goauthentik/authentik#23876 (advisory locks behind a pooling proxy) in
-`test_postgres_claims`, pyeventsourcing/eventsourcing#242 (names that are cut off at 63 characters) in `test_postgres_url`, and
-stripe/stripe-node#341 (a body that was written anew before its signature was checked) in `test_receipt_export`: receipts are the
-signed bodies that are taken in here.
+Elsewhere, of the integration tests: case 14 (advisory locks behind a pooling proxy) in `test_postgres_claims`, case 17 (names
+that are cut off at 63 characters) in `test_postgres_url`, and case 19 (a body that was written anew before its signature was
+checked) in `test_receipt_export`: receipts are the signed bodies that are taken in here.
 """
 
 from __future__ import annotations
@@ -117,7 +116,7 @@ def shop(folder: Path, standin: StripeStandIn, client: stripe.StripeClient) -> I
 
 @pytest.mark.parametrize("looks", [False, True], ids=["by its key", "by a lookup"])
 def test_a_retry_of_a_refund_whose_answer_was_dropped_is_the_same_refund(looks: bool, shop: Shop) -> None:  # noqa: FBT001 - a parameter of the test
-    """medusajs/medusa#16681: the local refund was deleted on an error, so that the retry had a new id and a new key."""
+    """Field case 1, medusajs/medusa#16681: the local refund was deleted on an error, so the retry had a new id and key."""
     target = shop.target(lookup=looks)
     shop.standin.arm(FaultKind.DROP_AFTER_COMMIT)
     outcome = shop.fire(shop.gate(target), target)
@@ -127,7 +126,7 @@ def test_a_retry_of_a_refund_whose_answer_was_dropped_is_the_same_refund(looks: 
 
 
 def test_a_webhook_that_comes_twice_refunds_once_and_a_twin_refunds_too(shop: Shop) -> None:
-    """saleor/apps#2446: a repeated webhook refunded again; keying on payment and amount would have blocked a real twin."""
+    """Field case 2, saleor/apps#2446: a repeated webhook refunded again; a key of payment and amount blocks a real twin."""
     target = shop.target()
     gate = shop.gate(target)
     for approval in (APPROVAL, APPROVAL, "case-4472", "case-4472"):
@@ -137,7 +136,7 @@ def test_a_webhook_that_comes_twice_refunds_once_and_a_twin_refunds_too(shop: Sh
 
 
 def test_every_request_to_stripe_carries_the_key_that_was_journaled_for_it(shop: Shop) -> None:
-    """stripe/stripe-php#637: a retry inside the SDK replaced the caller's key."""
+    """Field case 3, stripe/stripe-php#637: a retry inside the SDK replaced the caller's key."""
     target = shop.target(lookup=False)
     shop.standin.arm(FaultKind.RATE_LIMIT, should_retry=True)
     shop.standin.arm(FaultKind.DROP_AFTER_COMMIT)
@@ -148,7 +147,7 @@ def test_every_request_to_stripe_carries_the_key_that_was_journaled_for_it(shop:
 
 
 def test_a_409_while_the_first_request_is_worked_on_is_no_failure(shop: Shop) -> None:
-    """stripe/stripe-ruby#431: the retry after a time-out got a 409, reported as a failure though the first one succeeded."""
+    """Field case 4, stripe/stripe-ruby#431: the retry after a time-out got a 409, which was reported as a failure."""
     target = shop.target(send_deadline_s=0.5, lookup=False)
     gate = shop.gate(target)
     shop.standin.arm(FaultKind.HOLD, seconds=60)
@@ -161,7 +160,7 @@ def test_a_409_while_the_first_request_is_worked_on_is_no_failure(shop: Shop) ->
 
 
 def test_one_business_id_at_two_stripe_targets_has_two_keys(shop: Shop) -> None:
-    """odoo/odoo#101243: one key made from the business id was used on two endpoints, and rejected."""
+    """Field case 5, odoo/odoo#101243: one key made from the business id was used on two endpoints, and rejected."""
     first, second = shop.target(name="stripe-shop"), shop.target(name="stripe-fees")
     gate = shop.gate(first, second)
     for target in (first, second):
@@ -173,7 +172,7 @@ def test_one_business_id_at_two_stripe_targets_has_two_keys(shop: Shop) -> None:
 
 
 def test_a_refund_that_fails_after_it_succeeded_is_not_shown_as_done(shop: Shop) -> None:
-    """woocommerce/woocommerce-gateway-stripe#4405: shown as refunded though the refund failed later."""
+    """Field case 6, woocommerce/woocommerce-gateway-stripe#4405: shown as refunded though the refund failed later."""
     target = shop.target()
     gate = shop.gate(target)
     receipt = shop.fire(gate, target).receipt
@@ -190,7 +189,7 @@ def test_a_refund_that_fails_after_it_succeeded_is_not_shown_as_done(shop: Shop)
 
 @pytest.mark.parametrize("amount_minor", [9899, 5800])
 def test_yen_reach_stripe_as_approved(amount_minor: int, shop: Shop) -> None:
-    """woocommerce/woocommerce-gateway-stripe#435 and antiwork/gumroad#3749: yen were multiplied, and divided, by a hundred."""
+    """Field cases 7 and 8, woocommerce/woocommerce-gateway-stripe#435 and antiwork/gumroad#3749: yen times and by a hundred."""
     target = shop.target()
     gate, payment = shop.gate(target), shop.pay(12_000, "jpy")
     shop.approve(gate, cap_minor=amount_minor, currency="jpy")
@@ -205,7 +204,7 @@ def test_yen_reach_stripe_as_approved(amount_minor: int, shop: Shop) -> None:
 
 
 def test_a_second_copy_of_a_slow_task_posts_nothing(shop: Shop) -> None:
-    """celery/celery#5935: a broker redelivered a long task, and two copies ran at once."""
+    """Field case 9, celery/celery#5935: a broker redelivered a long task, and two copies ran at once."""
     target = shop.target()
     slow, copy, outcomes = shop.gate(target), shop.gate(target), []
     shop.standin.arm(FaultKind.HOLD, seconds=60)
@@ -240,7 +239,7 @@ def _die_before_recording(shop: Shop, target: StripeRefunds) -> None:
 
 @pytest.mark.parametrize("looks", [False, True], ids=["by its key", "by a lookup"])
 def test_a_death_between_stripes_answer_and_its_record_is_found_out(looks: bool, shop: Shop) -> None:  # noqa: FBT001 - a parameter of the test
-    """restatedev/sdk-java#156 and dbos-inc/dbos-transact-py#770: a step ran again until its result was journaled."""
+    """Field cases 10 and 12, dbos-inc/dbos-transact-py#770 and restatedev/sdk-java#156: a step ran again until journaled."""
     target = shop.target(lookup=looks)
     _die_before_recording(shop, target)
     report = shop.gate(target).recover()
@@ -251,7 +250,7 @@ def test_a_death_between_stripes_answer_and_its_record_is_found_out(looks: bool,
 
 @pytest.mark.parametrize("dropped", ["the last two", "all"])
 def test_a_dropped_tail_shows_in_the_rows_or_leaves_completeness_unknown(dropped: str, shop: Shop) -> None:
-    """flare19/payment-reconciliation-agent-platform#18: a log whose tail, or whose everything, was dropped verified as valid."""
+    """Field case 18, flare19/payment-reconciliation-agent-platform#18: a log that was cut off, or emptied, verified as valid."""
     target = shop.target()
     gate = shop.gate(target)
     shop.fire(gate, target)

@@ -13,6 +13,7 @@ from interlock.domain.profiles import CapabilityProfile
 from interlock.errors import NotResolvable
 from tests.crashing import (
     AFTER_SEND,
+    BEFORE_SEND,
     CLAIM_OVER_S,
     LATE_SEND,
     Actor,
@@ -363,3 +364,25 @@ def test_rule_7_the_recorded_horizon_counts_from_the_deadline(folder: Path) -> N
         stage.world.advance(profile.send_deadline_s + profile.kernel_s + profile.settle_s - 2)
         with pytest.raises(NotResolvable, match="may still land"):
             actor.gate.resolve(actor.key, happened=False, by="user:1", note="nothing there")
+
+
+def test_rule_7_the_send_that_can_land_last_keeps_a_person_waiting(folder: Path) -> None:
+    """The last send was made on shorter figures: an earlier one can still land after it, so that one's horizon is waited for."""
+    with staged(folder, "keys") as stage:
+        shorter = stage.world.profile
+        stage.world.profile = replace(shorter, settle_s=3 * DAY_S)
+        in_doubt(stage)
+        stage.world.profile = shorter
+        again = stage.actor()
+        assert crashes(again.recover, BEFORE_SEND)
+        again.die()
+        stage.world.advance(DAY_S)
+        actor = stage.actor()
+        assert actor.recover().receipt.status == "AMBIGUOUS"
+        first, second = actor.action().dispatches
+        assert second.horizon_at < stage.world.clock.now() < first.horizon_at
+        with pytest.raises(NotResolvable, match="may still land"):
+            actor.gate.resolve(actor.key, happened=False, by="user:1", note="nothing there")
+        stage.world.advance(3 * DAY_S)
+        assert actor.gate.resolve(actor.key, happened=False, by="user:1", note="nothing there").receipt.status == "REFUSED"
+        assert_agreement(stage, actor)

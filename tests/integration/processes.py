@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -85,11 +86,14 @@ class Worker:
             os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """Kill it, and wait for its death: that is when the system closes its line."""
-        self.signal(signal.SIGKILL)
-        with suppress(EOFError, ConnectionError):
-            while True:
-                self.hear()
+        """Kill it, and wait for its death. The end of its line is too early: the locks that it held are dropped after that."""
+        with suppress(ProcessLookupError):
+            process = os.pidfd_open(self.pid)
+            try:
+                self.signal(signal.SIGKILL)
+                select.select([process], [], [])
+            finally:
+                os.close(process)
 
     def stopped(self) -> bool:
         """Wait until it is stopped or dead; return whether it is stopped. For a worker that the nursery itself started."""

@@ -129,6 +129,28 @@ def test_lock_of_another_kernel_is_unknown(tmp_path: Path, handle: str) -> None:
     locks.release()
 
 
+def test_a_lock_that_can_not_be_opened_says_nothing(tmp_path: Path) -> None:
+    """The file is there, and it may be another user's, or no descriptor may be left: neither alive nor gone."""
+    one = FileLocks(tmp_path)
+    assert one.handle is not None
+    other = one.handle.replace(one.holder, "0" * 32)
+    assert one.probe(other) is Liveness.GONE
+    (tmp_path / f"{other}.lock").symlink_to(f"{other}.lock")  # a loop, which root can't open either
+    assert one.probe(other) is Liveness.UNKNOWN
+    one.release()
+
+
+def test_two_who_ask_at_once_do_not_take_each_other_for_the_holder(tmp_path: Path) -> None:
+    """While one asks about a dead gate, the other one hears that it is gone, too."""
+    dead, other = FileLocks(tmp_path), FileLocks(tmp_path)
+    assert dead.handle is not None
+    dead.lose()
+    with (tmp_path / f"{dead.handle}.lock").open("r+") as asking:
+        fcntl.flock(asking, fcntl.LOCK_SH)
+        assert other.probe(dead.handle) is Liveness.GONE
+    other.release()
+
+
 def test_sweep_between_making_and_locking(tmp_path: Path) -> None:
     """Somebody who sweeps between the making of a lock file and its locking takes nothing away: the gate is alive for all."""
     swept = False
@@ -217,7 +239,7 @@ def test_living_holder_is_left_alone(nursery: Nursery, world: World) -> None:
 
 
 def test_expired_holders_release_frees_nobody_elses_lock(nursery: Nursery, tmp_path: Path) -> None:
-    """A overruns its claim, B takes over, A closes: B is still the holder, for everybody (field case laravel/framework#26213)."""
+    """A overruns its claim, B takes over, A closes: B is the holder, for everybody (field case 13, laravel/framework#26213)."""
     world = World(tmp_path, Kind.KEYS, claim_ttl_s=5.3, send_deadline_s=0.3)
     world.approve()
     late = nursery.start(fire_and_hang, world)
@@ -249,7 +271,7 @@ def take_over_and_hang(line: Line, world: World) -> str:
 
 
 def test_used_pid_changes_nothing(nursery: Nursery, world: World) -> None:
-    """A dead holder whose process id is somebody else's now is gone all the same (field case getpaseo/paseo#5128)."""
+    """A dead holder whose process id is somebody else's now is gone all the same (field case 16, getpaseo/paseo#5128)."""
     # Two gates of one process: the first is dead, and the process that its claim names is alive and holds a lock.
     assert nursery.run(fire_until_locked_and_go_on, world) == ("OutcomeNotRecorded", "Committed")
     assert len(world.effects()) == 1

@@ -117,7 +117,7 @@ POOLS = [pytest.param(stand_in, id="stand-in"), pytest.param(pgbouncer, id="PgBo
 
 @pytest.mark.parametrize("pool", POOLS)
 def test_transaction_pooling_is_refused(stage: Stage, pool: Pool) -> None:
-    """A proxy that pools transactions gives the lock's session away: the gate is refused at start, and told what to do."""
+    """Field case 14, goauthentik/authentik#23876: the lock's session is given away; the gate is refused, and told what to do."""
     with pool(stage.server, Pooling.TRANSACTION) as port:
         url = stage.server.url(port=port, schema=stage.schema)
         with pytest.raises(InvalidConfiguration, match="pool_mode=session"):

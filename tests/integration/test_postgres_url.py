@@ -85,7 +85,7 @@ def test_a_password_that_is_not_escaped_is_refused_and_not_told() -> None:
 
 
 def test_the_longest_name_of_a_schema_is_no_other_ones(postgres_url: str, tmp_path: Path) -> None:
-    """63 bytes are kept whole: two names that differ in the last one are two journals."""
+    """Field case 17, pyeventsourcing/eventsourcing#242: 63 bytes are kept whole; names that differ there are two journals."""
     for last in "ab":
         world = World(tmp_path / last, journal_url=with_schema(postgres_url, "x" * 62 + last))
         world.folder.mkdir()

@@ -29,7 +29,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 def test_a_payload_that_was_written_anew_is_refused_and_its_raw_bytes_are_accepted(stage: Stage) -> None:
-    """stripe/stripe-node#341: a body parsed and dumped before its signature check says the same, and is not what was signed."""
+    """Field case 19, stripe/stripe-node#341: a body parsed and dumped before its check is not what was signed."""
     raw = exported(stage, "committed")
     assert verify_receipt(raw.serialize(), LAB.trust).verdict is Verdict.OK
     dumped = json.dumps(json.loads(raw.envelope.payload)).encode()

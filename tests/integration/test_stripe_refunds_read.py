@@ -2,6 +2,7 @@
 
 import json
 from contextlib import nullcontext
+from uuid import uuid4
 
 import pytest
 import stripe
@@ -135,6 +136,14 @@ def test_what_was_not_sent_is_absent(case: Case) -> None:
     answer = case.lookup()
     assert isinstance(answer, Absent)
     assert answer.read_at >= before
+
+
+def test_the_refund_of_another_action_is_not_ours(case: Case) -> None:
+    """Two actions may refund one payment by the same amount: each is found by its own mark alone (I6)."""
+    assert isinstance(case.send(), Done)
+    other = case.target.lookup(case.effect, action_id=uuid4(), deadline=WallDeadline(PATIENCE_S))
+    assert isinstance(other, Absent)
+    assert isinstance(case.lookup(), Found)
 
 
 def test_the_last_page_is_looked_at(case: Case) -> None:

@@ -183,10 +183,12 @@ class Watching(Wire):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="TCP_USER_TIMEOUT is Linux's")
-def test_the_sockets_that_send_are_given_up_by_the_kernel(standin: StripeStandIn) -> None:
-    """The option is on the very socket, and the profile says the same figure."""
+@pytest.mark.parametrize("by_proxy", [False, True], ids=["direct", "through a proxy"])
+def test_the_sockets_that_send_are_given_up_by_the_kernel(standin: StripeStandIn, by_proxy: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """The option is on the very socket, also on one that leads to a proxy, and the profile says the same figure."""
     session, wire = DeadlineSession(), Watching(WallDeadline(PATIENCE_S))
-    wire.run(lambda: session.get(standin.api_base))
+    url, proxies = ("http://stripe.invalid", {"http": standin.api_base}) if by_proxy else (standin.api_base, None)
+    wire.run(lambda: session.get(url, proxies=proxies))
     session.close()
     timeout_ms, linger, no_delay = wire.options
     assert timeout_ms == kernel_s() * 1000 == 5000

@@ -359,7 +359,7 @@ def _release_and_wait(standin: StripeStandIn) -> None:
 
 def _wait_for(condition: Callable[[], bool]) -> None:
     waiting = threading.Event()
-    for _ in range(500):
+    for _ in range(6000):
         if condition():
             return
         waiting.wait(0.01)

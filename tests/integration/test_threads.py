@@ -120,6 +120,7 @@ def test_closing_waits_for_the_send_of_another_thread_and_lets_nothing_begin(tmp
         sent = pool.submit(gate.fire, "one", world.payout("one"), approval="shared")
         sending.wait()
         closed = pool.submit(gate.close)
+        assert gate._driver.closing.wait(60)
         with pytest.raises(TimeoutError):
             closed.result(timeout=0.3)
         try:

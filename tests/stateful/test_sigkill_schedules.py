@@ -4,15 +4,20 @@ import os
 import random
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
 
 import pytest
 
 from harness.sigkill import Counts, GateKind, Schedule, draw, play
 from harness.sigkill.judge import Record, record_of, violations
 from harness.sigkill.play import open_cases
-from harness.sigkill.schedule import Case, Job, Profile, Verb, Worker
+from harness.sigkill.schedule import Case, Job, Point, Profile, Verb, Worker
 from harness.sigkill.worker import live
 from harness.standins.stripe.client import StripeStandIn
+from harness.standins.stripe.ledger import refunds_of
+from interlock.infrastructure.clock import WallDeadline
 
 NORMAL, NORMAL_ON_POSTGRES, NORMAL_ASYNC, LONG = 8, 4, 4, 300
 
@@ -30,6 +35,12 @@ def test_same_seed_same_schedule() -> None:
     """A seed names one schedule, so a failure can be repeated."""
     assert draw(7) == draw(7)
     assert draw(7) != draw(8)
+
+
+def test_some_approvals_have_money_for_fewer_actions_than_uses() -> None:
+    """There it is the sum that refuses the second action, and not the count."""
+    cases = [case for seed in range(100) for case in draw(seed).cases]
+    assert any(len(case.keys) > 1 and case.cap_minor < case.amount_minor * case.uses for case in cases)
 
 
 def test_killed_workers_send_once_and_lose_nothing() -> None:
@@ -66,9 +77,7 @@ def test_three_hundred_schedules(journal: str, gates: GateKind, request: pytest.
     """300 schedules: no double send, no lost action, every receipt agrees with the ledger; every kind of death occurs."""
     counts = play_all(range(LONG), request.getfixturevalue("postgres_url") if journal == "postgres" else None, gates)
     assert counts.schedules == LONG
-    assert all(
-        counts.kills[point] > 0 for point in ("before_send", "in_send", "after_answer", "before_lookup", "after_burn", "delay")
-    )
+    assert counts.kills.keys() == set(Point)
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +119,45 @@ def test_judge_sees_a_lost_action(fair: Record) -> None:
     assert "was told COMMITTED of case-0/a, which the journal lost" in found
     without_refund = "\n".join(violations(replace(fair, receipts={}, refunds={}, log=fair.log[:1], left_minor=[2000])))
     assert "worker-0 began case-0/a" in without_refund
+
+
+@pytest.mark.parametrize(("point", "is_found"), [(Point.BEFORE_SEND, True), (Point.AFTER_BURN, True), (Point.BEFORE_READ, False)])
+def test_judge_sees_an_action_that_was_lost_before_its_send(fair: Record, point: Point, is_found: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Whoever dies behind the first commit leaves an action; with nothing sent, the death alone says that there was one."""
+    begun = next(line for line in fair.log if line["what"] == "begin")
+    died = {**begun, "what": "dying", "death": f"{point} #1"}
+    lost = replace(fair, receipts={}, refunds={}, log=[begun, died], left_minor=[2000])
+    assert bool(list(violations(lost))) is is_found
+
+
+@pytest.mark.parametrize("recorded", [True, False], ids=["and its record", "alone"])
+@pytest.mark.parametrize("wrong", [{"amount": 1999}, {"payment": "pi_other"}], ids=["amount", "payment"])
+def test_judge_sees_another_refund_than_was_decided(fair: Record, wrong: dict[str, Any], recorded: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """Another amount or payment is found, also where the gate's own record says the same."""
+    refunds = {mark: [replace(one, **wrong) for one in refunds] for mark, refunds in fair.refunds.items()}
+    names = {"amount": "amount_minor", "payment": "subject"}
+    said = {names[name]: value for name, value in wrong.items()} if recorded else {}
+    receipts = {key: replace(receipt, **said) for key, receipt in fair.receipts.items()}
+    assert "and what was refunded is" in "\n".join(violations(replace(fair, refunds=refunds, receipts=receipts)))
+
+
+def test_judge_sees_evidence_of_another_refund(fair: Record) -> None:
+    """A receipt that names another refund than the ledger's is found."""
+    refunds = {mark: [replace(one, refund="re_other") for one in refunds] for mark, refunds in fair.refunds.items()}
+    assert "has not re_other as its evidence" in only(violations(replace(fair, refunds=refunds)))
+
+
+def test_a_provider_without_keys_dedupes_nothing(tmp_path: Path) -> None:
+    """Where the profile has no keys, two sends of one action are two refunds: nobody but the gate keeps them from happening."""
+    case = Case(2000, 1, ("case-0/a",), 3600)
+    schedule = Schedule(0, Profile(keys=False, burn=False), (case,), (), ())
+    with StripeStandIn(tmp_path / "ledger.jsonl") as standin:
+        site = open_cases(schedule, tmp_path, standin)
+        target, payment = site.refunds(), site.cases[0].payment
+        effect = target.refund(payment=payment, amount_minor=2000, currency="usd")
+        for _ in range(2):
+            target.send(effect, action_id=UUID(int=1), idempotency_key="il-1", deadline=WallDeadline(20))
+        assert [refund.amount for refund in refunds_of(standin.ledger_path, payment)] == [2000, 2000]
 
 
 def test_judge_sees_a_commit_without_a_refund(fair: Record) -> None:

@@ -130,7 +130,7 @@ class StripeControl:
         """Return how many requests a fault is holding back."""
         return int(self._call("held_back"))
 
-    def wait_until_held_back(self, count: int = 1, timeout_s: float = 10.0) -> None:
+    def wait_until_held_back(self, count: int = 1, timeout_s: float = 60.0) -> None:
         """Wait until a fault holds back `count` requests.
 
         Raises:
