@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -25,6 +26,14 @@ BATCH = 250
 
 FEW = 10
 """How many schedules of one profile are played before it is another's turn, where the first failure is waited for."""
+
+APART = 1_000_000
+"""How far the seeds of one profile are from those of the next."""
+
+_COLUMNS = ("profile", "schedules", "steps", "requests", "kills", "sends", "effects", "COMMITTED", "REFUSED", "AMBIGUOUS")
+_MATTERED = """\
+A fault mattered where it struck; one of the provider's own, where anything was sent after it. An approval that is granted again
+mattered where it held no more. Everything else mattered where an action was open, and a gate could do it."""
 
 _BAR = 40
 
@@ -68,13 +77,13 @@ def play(batch: Batch) -> Played:
 
 
 def batches(schedules: int, seed: int, database: str | None = None, size: int = BATCH) -> list[Batch]:
-    """Share the schedules out among the profiles, so that all of them come up early."""
+    """Share the schedules out among the profiles, so that all of them come up early, and none has the draws of another."""
     each, more = divmod(schedules, len(PROFILES))
     wanted = {name: each + (number < more) for number, name in enumerate(PROFILES)}
     return [
-        Batch(name, seed + done, min(size, count - done), database)
+        Batch(name, seed + number * APART + done, min(size, count - done), database)
         for done in range(0, each + 1, size)
-        for name, count in wanted.items()
+        for number, (name, count) in enumerate(wanted.items())
         if done < count
     ]
 
@@ -112,15 +121,19 @@ def run(schedules: int, seed: int, processes: int, database: str | None = None) 
 
 
 def table(reports: dict[str, Report], found: list[Played], seed: int, made: str) -> str:
-    """Return the counts as a Markdown page, which says how it was made."""
+    """Return the counts as a Markdown page, which says how it was made: the ends, what was drawn, and what was answered."""
     total = Report()
     for report in reports.values():
         total.merge(report)
-    columns = ("profile", "schedules", "steps", "requests", "kills", "sends", "effects", "COMMITTED", "REFUSED", "AMBIGUOUS")
-    rows = [_row(name, report) for name, report in [*reports.items(), ("all", total)]]
-    lines = [" | ".join(columns), " | ".join("---" for _ in columns), *(" | ".join(row) for row in rows)]
     about = f"{datetime.now(UTC):%Y-%m-%d}, seed {seed}, {len(found)} violations. {made}"
-    return "\n".join([f"# Crash test\n\n{about}\n", *(f"| {line} |" for line in lines)]) + "\n"
+    ends = _table(_COLUMNS, [_row(name, report) for name, report in [*reports.items(), ("all", total)]])
+    drawn = _table(
+        ("what happened", "drawn", "mattered"),
+        [(what, f"{count:,}", f"{total.mattered[what]:,}") for what, count in sorted(total.drawn.items())],
+    )
+    answers = _table(("call: answer", "times"), [(what, f"{count:,}") for what, count in sorted(total.answers.items())])
+    parts = (f"# Crash test\n\n{about}", ends, f"## What was drawn\n\n{_MATTERED}", drawn, "## What the target answered", answers)
+    return "\n\n".join(parts) + "\n"
 
 
 def main() -> int:
@@ -145,6 +158,11 @@ def main() -> int:
     if given.out is not None:
         given.out.write_text(page, encoding="utf-8")
     return 1 if found else 0
+
+
+def _table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _row(name: str, report: Report) -> tuple[str, ...]:

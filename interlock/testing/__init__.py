@@ -22,7 +22,6 @@ from interlock.testing.faults import JournalFault as JournalFault
 from interlock.testing.faults import Network as Network
 from interlock.testing.instants import Instant as Instant
 from interlock.testing.machine import CrashTest as CrashTest
-from interlock.testing.machine import Report as Report
 from interlock.testing.machine import run_crash_test as run_crash_test
 from interlock.testing.outside_steps import Approve as Approve
 from interlock.testing.outside_steps import Arm as Arm
@@ -35,6 +34,7 @@ from interlock.testing.outside_steps import Revoke as Revoke
 from interlock.testing.provider import PROFILES as PROFILES
 from interlock.testing.provider import SimulatedProvider as SimulatedProvider
 from interlock.testing.provider import SimulatedTarget as SimulatedTarget
+from interlock.testing.report import Report as Report
 from interlock.testing.steps import Crash as Crash
 from interlock.testing.steps import Fire as Fire
 from interlock.testing.steps import GoOn as GoOn

@@ -7,7 +7,7 @@ too. `FaultyTarget` stands around a target whose transport can't be reached into
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from enum import StrEnum
@@ -81,6 +81,10 @@ class Faults:
         """How many are waiting."""
         return sum(map(len, self._armed.values()))
 
+    def waiting(self) -> list[tuple[Call, Fault]]:
+        """Return those that are waiting, each with its call."""
+        return [(call, fault) for call, armed in self._armed.items() for fault in armed]
+
 
 class Network:
     """The way from a target's client to a model of its provider.
@@ -94,6 +98,7 @@ class Network:
         faults: what goes wrong on it.
         profile: what the target under test promises; nothing arrives later than that allows.
         left_s: how many seconds the present sender has left.
+        answered: whether the last request on it was answered.
     """
 
     def __init__(self, clock: WorldClock) -> None:
@@ -101,31 +106,39 @@ class Network:
         self.faults = Faults()
         self.profile = CapabilityProfile()
         self.left_s = 0.0
+        self.answered = False
 
     def call(self, call: Call | str, arrive: Callable[[], R]) -> R:
         """Carry one request to the provider, and its answer back.
 
         Args:
             call: what it is for: `send`, `lookup`, `burn` or `observe`.
-            arrive: what the provider does when it arrives; it returns the answer.
+            arrive: what the provider does when it arrives; it returns the answer, or raises it.
 
         Raises:
             ConnectionRefusedError: it was not sent.
             TimeoutError: no answer came, whether it arrived, never does, or arrives later.
         """
-        match self.faults.take(Call(call)):
-            case None | Fault.EMPTY:
-                return arrive()
+        fault = self.faults.take(Call(call))
+        self.answered = fault in (None, Fault.EMPTY)
+        if self.answered:
+            return arrive()
+
+        def arrive_unheard() -> None:
+            with suppress(Exception):
+                arrive()
+
+        match fault:
             case Fault.REFUSED:
                 raise ConnectionRefusedError("the connection was refused")
             case Fault.LATE:
-                self.clock.later(late_s(self.profile, self.left_s), arrive)
+                self.clock.later(late_s(self.profile, self.left_s), arrive_unheard)
             case Fault.LOST_ANSWER:
-                arrive()
+                arrive_unheard()
             case Fault.SLOW_ANSWER:
-                arrive()
+                arrive_unheard()
                 self.clock.advance(self.left_s)
-            case Fault.LOST_REQUEST:
+            case _:
                 pass
         raise TimeoutError("no answer came in time")
 
@@ -207,6 +220,7 @@ class FaultyTarget(Target[Any]):
 
     Attributes:
         unread: what the target under test raised when it was last observed; None where it could be read.
+        seen: what the last observation came to; None where it failed, or reads as empty.
     """
 
     def __init__(self, inner: Target[Any], clock: WorldClock, network: Network | None, witness: Witness) -> None:
@@ -215,6 +229,7 @@ class FaultyTarget(Target[Any]):
         self.codec, self.policy = inner.codec, inner.policy
         self.faults = Faults()
         self.unread: Exception | None = None
+        self.seen: Premise | None = None
         self._network = network
         self._clock = clock
         self._witness = witness
@@ -230,6 +245,7 @@ class FaultyTarget(Target[Any]):
 
     def _observe(self, subject: str) -> Premise:
         fault = self.faults.take(Call.OBSERVE)
+        self.seen = None
         if fault is Fault.REFUSED:
             raise ConnectionRefusedError
         try:
@@ -238,7 +254,10 @@ class FaultyTarget(Target[Any]):
             self.unread = error
             raise
         self.unread = None
-        return replace(seen, facts_json=facts_text({})) if fault is Fault.EMPTY else seen
+        if fault is Fault.EMPTY:
+            return replace(seen, facts_json=facts_text({}))
+        self.seen = seen
+        return seen
 
     def _send(self, effect: Effect[Any], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> SendAnswer:
         left_s = max(0.0, deadline.remaining_s())

@@ -27,26 +27,35 @@ class Instant(StrEnum):
 
 def when(stage: Stage[Any, Any], instant: Instant) -> datetime | None:
     """Return when in the world the instant is: the next one ahead; None where there is none."""
-    ahead = [at for at in _instants(stage, instant) if at > stage.clock.now()]
-    return min(ahead, default=None)
+    return _next(stage, instant, stage.actions())
 
 
-def _instants(stage: Stage[Any, Any], instant: Instant) -> Iterator[datetime]:
+def ahead(stage: Stage[Any, Any]) -> list[Instant]:
+    """Return the instants that time can pass to."""
+    actions = stage.actions()
+    return [instant for instant in Instant if _next(stage, instant, actions) is not None]
+
+
+def _next(stage: Stage[Any, Any], instant: Instant, actions: list[GatedAction]) -> datetime | None:
+    return min((at for at in _instants(stage, instant, actions) if at > stage.clock.now()), default=None)
+
+
+def _instants(stage: Stage[Any, Any], instant: Instant, actions: list[GatedAction]) -> Iterator[datetime]:
     if instant is Instant.ARRIVAL:
         if stage.clock.next_at is not None:
             yield stage.clock.next_at
         return
-    yield from map(stage.gate_clock.in_the_world, _gate_times(stage, instant))
+    yield from map(stage.gate_clock.in_the_world, _gate_times(stage, instant, actions))
 
 
-def _gate_times(stage: Stage[Any, Any], instant: Instant) -> list[datetime]:
+def _gate_times(stage: Stage[Any, Any], instant: Instant, actions: list[GatedAction]) -> list[datetime]:
     match instant:
         case Instant.APPROVAL:
             return [stage.expires_at()]
         case Instant.RETRY:
             return stage.retry_times()
         case _:
-            return [at for action in stage.actions() for at in _of_action(stage, action, instant)]
+            return [at for action in actions for at in _of_action(stage, action, instant)]
 
 
 def _of_action(stage: Stage[Any, Any], action: GatedAction, instant: Instant) -> Iterator[datetime]:

@@ -45,6 +45,11 @@ class Judge:
         honesty: what the target under test said, and the ledger.
         clock: the world's.
         target: the target under test.
+
+    Attributes:
+        revoked: whether the approval was taken back; what the journal says about that is the gate's own.
+        changes: what others changed.
+        provider_faults: which faults of its own the provider met.
     """
 
     def __init__(self, journal: Journal, honesty: Honesty, clock: WorldClock, target: Target[Any]) -> None:
@@ -55,6 +60,7 @@ class Judge:
         self._found: list[GateViolation] = []
         self._readings: dict[str, _Reading] = {}
         self._histories: dict[str, list[GatedAction.Event]] = {}
+        self.revoked = False
         self.changes: list[ChangeKind] = []
         self.provider_faults: list[str] = []
 
@@ -95,19 +101,19 @@ class Judge:
         executed = [event for event in dispatched if event.purpose is SendPurpose.EXECUTE]
         return [found for event in executed for found in self._objections(request.action, event, holder)]
 
-    def performed(self, request: Request[Any], answer: Any, holder: str, *, struck: bool, against: list[GateViolation]) -> None:
+    def performed(self, request: Request[Any], answer: Any, holder: str, *, failed: bool, against: list[GateViolation]) -> None:
         """A request was performed.
 
         Args:
             request: the request.
             answer: what came of it.
             holder: the gate.
-            struck: whether a fault struck it.
+            failed: whether a fault kept it from an answer, or from an answer that says anything.
             against: what stood against it.
         """
         if isinstance(request, ReadPremises):
             objected = any(kind in OBJECTIONS for kind in self.changes)
-            self._readings[holder] = _Reading(failed=struck, objected=objected)
+            self._readings[holder] = _Reading(failed=failed, objected=objected)
         elif isinstance(request, _AGES):
             self._readings.pop(holder, None)
         elif answer is AppendAnswer.APPENDED:
@@ -117,7 +123,7 @@ class Judge:
         approval = self._journal.find_approval(action.intent.approval.id)
         if approval is None:
             yield GateViolation("I3", f"{action.key} was dispatched without an approval")
-        elif approval.revoked_at is not None:
+        elif self.revoked or approval.revoked_at is not None:
             yield GateViolation("I3", f"{action.key} was dispatched after its approval was revoked")
         elif event.timestamp >= approval.expires_at:
             yield GateViolation("I3", f"{action.key} was dispatched after its approval had expired")
@@ -185,26 +191,30 @@ class Judge:
 
     # --- at the end
 
-    def check_use(self, action: GatedAction) -> None:
+    def check_use(self, action: GatedAction, *, moved: bool) -> None:
         """Say that an ending is less than the provider's state allowed.
+
+        Args:
+            action: which has ended.
+            moved: whether the target's own policy objects to the facts as they are now; they may also move by themselves.
 
         Raises:
             GateViolation: it is.
         """
         ending = action.ending
-        if isinstance(ending, GatedAction.Refused) and not self._may_be_refused(action, ending):
+        if isinstance(ending, GatedAction.Refused) and not self._may_be_refused(action, ending, moved=moved):
             raise GateViolation("use", f"{action.key} is REFUSED without a reason in the world: {ending.code}, {ending.words}")
         if isinstance(ending, GatedAction.Ambiguous) and not self._may_be_ambiguous(action, ending):
             raise GateViolation("use", f"{action.key} is AMBIGUOUS, and could have been known: {ending.code}, {ending.words}")
 
-    def _may_be_refused(self, action: GatedAction, ending: GatedAction.Refused) -> bool:
+    def _may_be_refused(self, action: GatedAction, ending: GatedAction.Refused, *, moved: bool) -> bool:
         approval = self._journal.find_approval(action.intent.approval.id)
         reason, _, detail = ending.code.partition(":")
         if approval is None:
             return False
-        others = any(entry not in self._honesty.entries_of(action.id) for entry in self._honesty.read_ledger())
+        others = moved or any(entry not in self._honesty.entries_of(action.id) for entry in self._honesty.read_ledger())
         return {
-            "approval_revoked": approval.revoked_at is not None,
+            "approval_revoked": self.revoked,
             "approval_expired": self._clock.now() >= approval.expires_at,  # the world's clock, which is never behind the gates'
             "approval_used_up": self._had_by_another(action),
             "premise_conflicting": ChangeKind.CONFLICTING in self.changes or others,

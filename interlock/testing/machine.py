@@ -5,22 +5,24 @@ from __future__ import annotations
 import random
 import sys
 import unittest
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import pairwise
+from dataclasses import replace
+from itertools import combinations, pairwise
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from interlock.domain.effects import Effect
 from interlock.domain.ports import AsyncTarget, Target
-from interlock.testing.drawing import draw_steps
+from interlock.errors import InvalidConfiguration
+from interlock.testing.drawing import LEAST_STEPS, draw_steps
 from interlock.testing.failures import CrashTestFailure
 from interlock.testing.journals import Journals, journals_at
 from interlock.testing.rehearsal import rehearse
+from interlock.testing.report import Report, Tally
 from interlock.testing.schedule import as_test, in_words, play, raised_in
-from interlock.testing.stage import Setup, Stage
-from interlock.testing.steps import Step
+from interlock.testing.setup import Setup
+from interlock.testing.stage import Stage
+from interlock.testing.steps import WORKERS, Crash, Fire, LoseLock, PassTime, Place, Step
 from interlock.testing.world import ProviderWorld, WorldClock
 
 W = TypeVar("W", bound=ProviderWorld)
@@ -28,53 +30,10 @@ T = TypeVar("T", bound=Target[Any] | AsyncTarget[Any])
 
 MAX_STEPS = 20
 
-
-@dataclass
-class Report:
-    """What a run of schedules came to: nothing was wrong.
-
-    Attributes:
-        schedules: how many were played.
-        steps: how many steps of each kind they had.
-        requests: how many requests of the protocol were performed.
-        crashes: how many processes were killed.
-        sends: how many sends reached for the provider.
-        effects: how many entries the ledgers had at the end.
-        endings: how the actions ended.
-    """
-
-    schedules: int = 0
-    steps: Counter[str] = field(default_factory=Counter[str])
-    requests: int = 0
-    crashes: int = 0
-    sends: int = 0
-    effects: int = 0
-    endings: Counter[str] = field(default_factory=Counter[str])
-
-    def add(self, stage: Stage[Any, Any], steps: Sequence[Step]) -> None:
-        """Count a schedule."""
-        self.schedules += 1
-        self.steps.update(type(step).__name__ for step in steps)
-        self.requests += stage.requests
-        self.crashes += stage.crashes
-        self.sends += len(stage.honesty.sends)
-        self.effects += len(stage.world.ledger())
-        self.endings.update(action.status.value for action in stage.actions())
-
-    def merge(self, other: Report) -> None:
-        """Count another run's schedules too."""
-        for name in ("schedules", "requests", "crashes", "sends", "effects"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.steps.update(other.steps)
-        self.endings.update(other.endings)
-
-    def __str__(self) -> str:
-        """Return the counts as one line."""
-        endings = ", ".join(f"{count:,} {status}" for status, count in sorted(self.endings.items()))
-        return (
-            f"{self.schedules:,} schedules, {sum(self.steps.values()):,} steps, {self.requests:,} requests, "
-            f"{self.crashes:,} kills, {self.sends:,} sends, {self.effects:,} effects; {endings}"
-        )
+_NOT_AGAIN = """
+Played again it shows nothing, and so the test passes: the target or the model of its provider goes by chance or by the machine's
+clock, or keeps something from one schedule to the next.
+"""
 
 
 class CrashTest(Generic[W, T]):
@@ -122,7 +81,12 @@ class CrashTest(Generic[W, T]):
 
         Raises:
             CrashTestFailure: what was found, with the shortest schedule that shows it.
+            InvalidConfiguration: nothing would be played.
         """
+        if schedules < 1 or max_steps < LEAST_STEPS:
+            raise InvalidConfiguration(
+                f"{schedules} schedules of at most {max_steps} steps test nothing: play at least one, of at least {LEAST_STEPS}"
+            )
         report = Report()
         with journals_at(self.setup.journal_url) as journals:
             rehearse(self.setup, journals)
@@ -136,11 +100,15 @@ class CrashTest(Generic[W, T]):
 
         Raises:
             CrashTestFailure: it finds something.
+            TypeError: what is given is not steps.
         """
+        for step in steps:
+            if not isinstance(step, Step):  # pyright: ignore[reportUnnecessaryIsInstance] # a user's code may not be type-checked
+                raise TypeError(f"a schedule is made of steps, such as Fire('A'), and not of {step!r}")
         with journals_at(self.setup.journal_url) as journals:
             failure = self._failure(journals, steps)
         if failure is not None:
-            raise self._told(failure, steps)
+            raise self._told(failure, steps, comes_again=True)
 
     def as_test_case(self, *, schedules: int = 100, steps: int = MAX_STEPS) -> type[unittest.TestCase]:
         """Return a test case that pytest and unittest collect: a Hypothesis state machine over the same steps.
@@ -161,20 +129,25 @@ class CrashTest(Generic[W, T]):
             failure: what was found.
             steps: the schedule that found it.
         """
-        return self._told(*self._shortest(journals, failure, list(steps)))
+        shorter, shortest = self._shortest(journals, failure, list(steps))
+        again = self._failure_like(failure, journals, shortest)
+        return self._told(shorter, shortest, comes_again=again is not None)
 
     # --- inside
 
     def _play_drawn(self, journals: Journals, rng: random.Random, max_steps: int, report: Report) -> None:
         steps: list[Step] = []
         with Stage(self.setup, journals) as stage:
+            tally = Tally(stage)
             try:
                 for step in draw_steps(stage, rng, max_steps):
                     steps.append(step)
+                    tally.count(step)
                     step.play(stage)
                     stage.check()
+                tally.steps_are_over()
                 stage.finish()
-                report.add(stage, steps)
+                report.merge(tally.report())
                 return
             except CrashTestFailure as error:
                 failure = error
@@ -187,8 +160,8 @@ class CrashTest(Generic[W, T]):
         """Leave out what is not needed, and make plain what need not be special: a part of a schedule is a schedule."""
         candidates = simpler(steps)
         while (candidate := next(candidates, None)) is not None:
-            found = self._failure(journals, candidate)
-            if found is not None and _same(found, failure):
+            found = self._failure_like(failure, journals, candidate)
+            if found is not None:
                 failure, steps = found, candidate
                 candidates = simpler(steps)
         return failure, steps
@@ -201,10 +174,17 @@ class CrashTest(Generic[W, T]):
                 return failure
         return None
 
-    def _told(self, failure: CrashTestFailure, steps: Sequence[Step]) -> CrashTestFailure:
-        failure.schedule = (
-            f"\nThe schedule:\n{in_words(steps)}\n\nAs a test:\n\n{as_test(steps, failure.words, owner_of(self))}\n"
-        )
+    def _failure_like(self, failure: CrashTestFailure, journals: Journals, steps: Sequence[Step]) -> CrashTestFailure | None:
+        """Return a failure of the same kind, where the schedule shows one; what else it may come to is another matter."""
+        try:
+            found = self._failure(journals, steps)
+        except Exception:  # noqa: BLE001 - a shorter schedule can lead the user's code to an exception of its own
+            return None
+        return found if found is not None and _same(found, failure) else None
+
+    def _told(self, failure: CrashTestFailure, steps: Sequence[Step], *, comes_again: bool) -> CrashTestFailure:
+        test = as_test(steps, failure.words, owner_of(self))
+        failure.schedule = f"\nThe schedule:\n{in_words(steps)}\n\nAs a test:\n\n{test}\n{'' if comes_again else _NOT_AGAIN}"
         return failure
 
 
@@ -233,26 +213,53 @@ def simpler(steps: list[Step]) -> Iterator[list[Step]]:
     while size:
         yield from (steps[:start] + steps[start + size :] for start in range(0, len(steps), size))
         size //= 2
+    # Two that are of no use without each other, such as a fault and who runs into it.
+    for one, other in combinations(range(len(steps)), 2):
+        yield [step for index, step in enumerate(steps) if index not in (one, other)]
     for index, (step, following) in enumerate(pairwise(steps)):
         if following.is_a_fault and not step.is_a_fault:
             yield [*steps[:index], following, step, *steps[index + 2 :]]
     for index, step in enumerate(steps):
         yield from ([*steps[:index], plainer, *steps[index + 1 :]] for plainer in step.plainer())
+    yield from _killed_instead(steps)
+    # The plainest way to have an action taken over is that its gate dies: then nobody has to wait for a claim or a lock.
+    for index, step in enumerate(steps):
+        if isinstance(step, PassTime | LoseLock):
+            yield from ([*steps[:index], Crash(name), *steps[index + 1 :]] for name in WORKERS)
+
+
+def _killed_instead(steps: list[Step]) -> Iterator[list[Step]]:
+    """Yield schedules in which the first gate is killed beside its send, in place of all that went wrong around it."""
+    index = next((index for index, step in enumerate(steps) if isinstance(step, Fire)), len(steps))
+    for fire in steps[index : index + 1]:
+        rest = [step for step in steps[index + 1 :] if not step.is_a_fault]
+        for until in (Place("before", "Send"), Place("after", "Send")):
+            if isinstance(fire, Fire) and len(rest) + 2 < len(steps):
+                yield [replace(fire, until=until), Crash(fire.worker), *rest]
 
 
 def owner_of(crash_test: CrashTest[Any, Any]) -> str | None:
     """Return where a program can import the crash test from, as `module:name`."""
-    for module_name, module in list(sys.modules.items()):
-        for name, value in list(vars(module).items()):
-            if value is crash_test:
-                return f"{_importable(module_name)}:{name}"
+    places = [
+        (module_name, name)
+        for module_name, module in list(sys.modules.items())
+        for name, value in list(vars(module).items())
+        if value is crash_test
+    ]
+    # The program that runs comes last: it may have the crash test from elsewhere.
+    for module_name, name in sorted(places, key=lambda place: place[0] == "__main__"):
+        importable = _importable(module_name)
+        if importable is not None:
+            return f"{importable}:{name}"
     return None
 
 
-def _importable(module_name: str) -> str:
-    """Return a module's name; of the program that runs, the name by which another one can import it."""
-    path = getattr(sys.modules[module_name], "__file__", None) if module_name == "__main__" else None
-    return Path(path).stem if path else module_name
+def _importable(module_name: str) -> str | None:
+    """Return a module's name; of the program that runs, the name by which another one can import it, where it is a file."""
+    if module_name != "__main__":
+        return module_name
+    path = getattr(sys.modules[module_name], "__file__", None)
+    return Path(path).stem if path else None
 
 
 def _same(one: CrashTestFailure, other: CrashTestFailure) -> bool:

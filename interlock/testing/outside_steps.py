@@ -7,8 +7,10 @@ from datetime import timedelta
 from typing import ClassVar, Self
 
 from interlock.domain.action import Status
+from interlock.domain.approvals import Approval
 from interlock.domain.premises import ChangeKind
 from interlock.testing.faults import FAULTS_OF, Call, Fault, JournalFault
+from interlock.testing.stage import APPROVAL
 from interlock.testing.steps import NUMBERS, AnyStage, Choices, Choose, Step
 from interlock.testing.world import changes_of, faults_of
 
@@ -25,6 +27,21 @@ class Approve(Step):
     def words(self) -> str:
         """The step in plain words."""
         return "the approval is granted again, on the same terms"
+
+    def counted_as(self, stage: AnyStage) -> str:
+        """By how the approval stands."""
+        approval, now = _approval(stage), stage.gate_clock.now()
+        over = {
+            "was revoked": approval.revoked_at is not None,
+            "has expired": now >= approval.expires_at,
+            "is used up": approval.remaining_minor() == 0,
+        }
+        how = next((words for words, is_so in over.items() if is_so), "is live")
+        return f"an approval that {how} is granted again"
+
+    def matters(self, stage: AnyStage) -> bool:
+        """Where the approval holds no more: it must not bring it back."""
+        return "is live" not in self.counted_as(stage)
 
     @classmethod
     def choices(cls, stage: AnyStage) -> Choices:
@@ -45,6 +62,10 @@ class Revoke(Step):
     def words(self) -> str:
         """The step in plain words."""
         return "the approval is revoked"
+
+    def matters(self, stage: AnyStage) -> bool:
+        """The first time, while an action is open."""
+        return _approval(stage).revoked_at is None and Step.matters(self, stage)
 
     @classmethod
     def choices(cls, stage: AnyStage) -> Choices:
@@ -83,6 +104,19 @@ class Arm(Step):
     fault: Fault
     times: int = 1
 
+    def __post_init__(self) -> None:
+        """Take no fault that does not strike such a call.
+
+        Raises:
+            TypeError: a field is not of its type.
+            ValueError: the fault is none of the call's.
+        """
+        Step.__post_init__(self)
+        if self.fault not in FAULTS_OF[self.call]:
+            raise ValueError(
+                f"a {self.call} has no fault {self.fault.name}: it has {', '.join(f.name for f in FAULTS_OF[self.call])}"
+            )
+
     def play(self, stage: AnyStage) -> None:
         """Arm it."""
         for _ in range(self.times):
@@ -93,6 +127,11 @@ class Arm(Step):
         """The step in plain words."""
         each = "" if self.times == 1 else f", and so do the {self.times - 1} after it"
         return f"the next {self.call} {self.fault.value}{each}"
+
+    def counted_as(self, stage: AnyStage) -> str:
+        """By the call and the fault, however often."""
+        del stage
+        return f"the {self.call} {self.fault.value}"
 
     @classmethod
     def choices(cls, stage: AnyStage) -> Choices:
@@ -193,10 +232,25 @@ class Resolve(Step):
         """The step in plain words."""
         return f"a person reads the provider's ledger, and resolves action {self.action} as it says"
 
+    def counted_as(self, stage: AnyStage) -> str:
+        """Whichever it is."""
+        del stage
+        return "a person resolves an ambiguous action"
+
+    def matters(self, stage: AnyStage) -> bool:
+        """Where it is ambiguous."""
+        return self.action in self.choices(stage)[0]
+
     @classmethod
     def choices(cls, stage: AnyStage) -> Choices:
         """Any action that is ambiguous."""
         return ([n for n in NUMBERS if (action := stage.action(n)) is not None and action.status is Status.AMBIGUOUS],)
+
+
+def _approval(stage: AnyStage) -> Approval:
+    approval = stage.journal.find_approval(APPROVAL)
+    assert approval is not None, "a stage begins with it"
+    return approval
 
 
 def _forgettable(stage: AnyStage) -> bool:

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import fields
 from datetime import datetime
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
-from uuid import uuid4
 
 from interlock.config import GateConfig
 from interlock.domain import protocol, requests
 from interlock.domain.action import GatedAction, Intent, Status
 from interlock.domain.approvals import ApprovalRef
-from interlock.domain.effects import Effect, record_effect
+from interlock.domain.effects import record_effect
 from interlock.domain.endings import Ended, Pending, PendingReason
 from interlock.domain.ports import AsyncTarget, Target
-from interlock.domain.premises import ChangeKind, Premise, PremisePolicy, PremiseReading, Purpose, Strict, judge_premise
+from interlock.domain.premises import ChangeKind, Premise, PremiseReading
 from interlock.domain.profiles import CapabilityProfile
 from interlock.domain.requests import Protocol, Request
 from interlock.domain.sending import CLAIM_MARGIN_S, Sender
 from interlock.driver import Driver, Registry
 from interlock.errors import ActionMismatch, JournalUnavailable, NotResolvable, OutcomeNotRecorded, PremiseUnreadable
 from interlock.gate import Gate
-from interlock.testing.awaited import Awaited, is_overridden
+from interlock.testing.awaited import Awaited, in_words, is_overridden, raised_by
 from interlock.testing.failures import GateViolation, TargetLies, WorldLies
-from interlock.testing.faults import Call, Fault, FaultyTarget, JournalFault, network_of, quiet
+from interlock.testing.faults import Call, Fault, FaultyTarget, JournalFault, network_of
 from interlock.testing.honesty import Honesty
 from interlock.testing.journals import Journals
 from interlock.testing.judge import OBJECTIONS, Judge
+from interlock.testing.premises import PremiseReader, unread
+from interlock.testing.setup import Setup
 from interlock.testing.worker import Worker
 from interlock.testing.world import GateClock, ProviderWorld, WorldClock, changes_of, faults_of
 
@@ -48,25 +49,6 @@ ROUNDS = 60
 _READS = (requests.FindAction, requests.LoadAction, requests.LoadApproval, requests.StillAt)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Setup(Generic[W, T]):
-    """What is tested, and in which world.
-
-    Args:
-        world: makes the model of the provider, once for every schedule, from the schedule's clock.
-        target: makes the target under test, connected to that world.
-        effect: makes the effect that is fired.
-        other_effect: makes another one, to be fired under the same key; None where there is none.
-        journal_url: the PostgreSQL database that it is tested on; None for files in memory.
-    """
-
-    world: Callable[[WorldClock], W]
-    target: Callable[[W], T]
-    effect: Callable[[W, T], Effect[Any]]
-    other_effect: Callable[[W, T], Effect[Any]] | None = None
-    journal_url: str | None = None
-
-
 class Stage(Generic[W, T]):
     """One schedule's world, journal and gates, and what can be done to them.
 
@@ -79,8 +61,8 @@ class Stage(Generic[W, T]):
         self.setup = setup
         self.clock = WorldClock()
         self.gate_clock = GateClock(self.clock)
-        self.world = setup.world(self.clock)
-        self.given = setup.target(self.world)
+        self.world = setup.make_world(self.clock)
+        self.given = setup.make_target(self.world)
         self.inner: Target[Any] = Awaited(self.given) if isinstance(self.given, AsyncTarget) else self.given
         self.network = network_of(self.world)
         if self.network is not None:
@@ -91,16 +73,29 @@ class Stage(Generic[W, T]):
         self.honesty = Honesty(self.world, self.profile, self.clock)
         self.judge = Judge(self.journal, self.honesty, self.clock, self.inner)
         self.target = FaultyTarget(self.inner, self.clock, self.network, self.judge)
-        self.effect = setup.effect(self.world, self.given)
+        self.effect = setup.make_effect(self.world, self.given)
+        self.other_effect = setup.make_other_effect(self.world, self.given, self.effect)
         self.config = GateConfig(claim_ttl_s=max(CLAIM_TTL_S, self.profile.send_deadline_s + CLAIM_MARGIN_S))
+        self.reader = PremiseReader(self.inner, self.network, self.effect, APPROVAL)
         self._workers: dict[str, Worker] = {}
         self._office = Gate(self._driver())
         self.keys: list[str] = []
         self.requests = 0
         self.crashes = 0
+        self.premises: tuple[Premise, ...] = ()
+        try:
+            self._decide()
+        except BaseException:
+            self.close()
+            raise
+
+    def _decide(self) -> None:
+        """Decide on what can be seen, as a host does before it fires."""
         self.approve()
-        self.premises: tuple[Premise, ...] = (self._observe(self.effect.subject),) if self.observes else ()
-        self._read_again()
+        if self.observes:
+            self.premises = (self.reader.observe(self.effect.subject),)
+        self.inner.check(self.effect, self.premises)
+        self.read_again()
 
     @property
     def profile(self) -> CapabilityProfile:
@@ -143,9 +138,9 @@ class Stage(Generic[W, T]):
 
     @property
     def at_rest(self) -> bool:
-        """Whether there is nothing more to happen: every action has ended, nobody is at work, and nothing is under way."""
+        """Whether every action has ended, and nobody is at work; what is still under way can arrive at the end."""
         actions = self.actions()
-        return bool(actions) and all(a.ended for a in actions) and not self.running() and self.clock.next_at is None
+        return bool(actions) and all(action.ended for action in actions) and not self.running()
 
     def retry_times(self) -> list[datetime]:
         """Return when the gates were told to ask again."""
@@ -166,12 +161,12 @@ class Stage(Generic[W, T]):
 
     def begin_fire(self, name: str, number: str, *, other_effect: bool = False) -> None:
         """Let a process begin to fire an action. Another effect is fired only where the first one has taken the key (I5)."""
-        make = self.setup.other_effect if other_effect else None
-        if other_effect and (make is None or self.action(number) is None):
+        effect = self.other_effect if other_effect else self.effect
+        if effect is None or (other_effect and self.action(number) is None):
             return
         intent = Intent(
             key=self.key(number),
-            effect=record_effect(make(self.world, self.given) if make else self.effect, self.inner.codec, self.inner.version),
+            effect=record_effect(effect, self.inner.codec, self.inner.version),
             approval=ApprovalRef(APPROVAL),
             premises=self.premises,
         )
@@ -220,7 +215,7 @@ class Stage(Generic[W, T]):
         self.judge.check(self.keys)  # what led to the error is more telling than the error
         excused = worker.struck and isinstance(error, JournalUnavailable | OutcomeNotRecorded | PremiseUnreadable)
         if isinstance(error, PremiseUnreadable) and not excused:
-            self._read_again()
+            self.read_again()
             if self.target.unread is not None:
                 raise unread(self.target.unread)
         if not excused:
@@ -241,8 +236,9 @@ class Stage(Generic[W, T]):
         )
 
     def revoke(self) -> None:
-        """Take the approval back."""
+        """Take the approval back. The judge is told so by the person who does it, and not by the journal."""
         self._office.revoke(APPROVAL, by="user:18")
+        self.judge.revoked = True
 
     def expires_at(self) -> datetime:
         """Return until when the approval holds."""
@@ -274,42 +270,17 @@ class Stage(Generic[W, T]):
         self.honesty.read_ledger()
         self.honesty.others_act = False
         self.honesty.raise_lies()
-        reading = self._look(self.premises[0])
         objects = any(kind in OBJECTIONS for kind in self.judge.changes)
-        ours = any(entry.idempotency_key for entry in self.honesty.read_ledger())
-        if reading.holds if objects else not (reading.holds or ours):
-            raise TargetLies(f"somebody made a {kind} change, and its premise policy says {reading.state}: {reading.words}")
+        ours = any(self.honesty.entries_of(sent.action_id) for sent in self.honesty.sends)
+        self.reader.require_noticed(kind, self.premises[0], objects=objects, ours=ours)
 
-    def _look(self, decided: Premise) -> PremiseReading:
-        """Read a premise again as the gates do, without faults, and for nobody's action."""
-        now = self._observe(decided.subject)
-        recorded = record_effect(self.effect, self.inner.codec, self.inner.version)
-        purpose = Purpose(uuid4(), recorded, frozenset((APPROVAL,)))
-        policy = self._policies().get(decided.policy)
-        if policy is None:
-            raise TargetLies(
-                f"its observations name the premise policy {decided.policy!r}, and it has {self.inner.policy.name!r}"
-            )
-        try:
-            return judge_premise(decided, now, policy, purpose)
-        except Exception as error:
-            raise TargetLies(f"without any fault its premise policy {policy.name!r} raised {_said(error)}") from error
-
-    def _observe(self, subject: str) -> Premise:
-        try:
-            with quiet(self.network):
-                return self.inner.observe(subject)
-        except Exception as error:
-            raise unread(error) from error
-
-    def _read_again(self) -> None:
-        """See that the premises can be read and judged, where no fault can be the reason.
+    def read_again(self) -> list[PremiseReading]:
+        """Read the premises and judge them, where no fault can be the reason that they can't be.
 
         Raises:
             TargetLies: they can't.
         """
-        for premise in self.premises:
-            self._look(premise)
+        return [self.reader.look(premise) for premise in self.premises]
 
     def arm(self, call: Call, fault: Fault) -> None:
         """Let the next call of that kind meet a fault: below the target where its world has a network, around it otherwise."""
@@ -344,8 +315,12 @@ class Stage(Generic[W, T]):
     # --- the end
 
     def check(self) -> None:
-        """Compare the journal with the ledger."""
+        """Compare the journal with the ledger, and what the target promises with what it promised."""
         self.judge.check(self.keys)
+        before, now = self.honesty.profile, self.profile
+        if before != now:
+            names = [field.name for field in fields(now) if getattr(before, field.name) != getattr(now, field.name)]
+            raise TargetLies(f"its capabilities changed in the middle of a schedule: {', '.join(names)}")
 
     def finish(self) -> None:
         """Let the faults stop, bring everything to its end, and judge that end.
@@ -365,8 +340,9 @@ class Stage(Generic[W, T]):
 
     def _judge_the_end(self) -> None:
         sends = len(self.honesty.sends)
+        moved = not all(reading.holds for reading in self.read_again())
         for action in self.actions():
-            self.judge.check_use(action)
+            self.judge.check_use(action, moved=moved)
             self._reconcile(action)
             again = self._fire_again(action.key)
             if not isinstance(again, Ended):
@@ -383,14 +359,15 @@ class Stage(Generic[W, T]):
         if action.status is not Status.AMBIGUOUS or not self.profile.looks_up:
             return
         entries = self.honesty.entries_of(action.id)
-        money = self.effect.money
-        if not entries or (money is not None and entries[0].amount_minor != money.amount_minor):
+        if not entries:
             return
         self.clock.advance((self.profile.lookup_staleness_s or 0) + 1)
         self._begin("the last one", action.key, lambda sender: protocol.reconcile(action, sender))
         self.finish_run("the last one")
+        self.check()
+        self._raise_silence()
         reconciled = self.journal.load_action(action.id)
-        if reconciled.status is not Status.COMMITTED:
+        if reconciled.status is not Status.COMMITTED and not self.honesty.disagrees:
             raise GateViolation("use", f"{action.key} stays {reconciled.status}, and a lookup finds {entries[0].reference}")
 
     def _to_the_end(self, key: str) -> None:
@@ -405,9 +382,17 @@ class Stage(Generic[W, T]):
             if conclusion.reason is PendingReason.HELD and claim is not None:
                 again_at = max(again_at, claim.expires_at)  # until then every answer is the same
             self.clock.advance_to(self.gate_clock.in_the_world(again_at))
-        self._read_again()
-        self.honesty.raise_silence()
+        self.read_again()
+        self._raise_silence()
         raise GateViolation("end", f"{key} comes to no end: {words}")
+
+    def _raise_silence(self) -> None:
+        """Say that the target gives no answer to its last question, where no fault can be the reason."""
+        last = self.honesty.silent
+        if last is None:
+            return
+        error = raised_by(self.inner, last.call, self.effect, action_id=last.action_id, idempotency_key=last.idempotency_key)
+        raise TargetLies(f"without any fault its {last.call} goes on answering {last.answer}{in_words(error)}") from error
 
     def _fire_again(self, key: str) -> Ended | Pending:
         self.begin_fire("the last one", key.rpartition(":")[2])
@@ -439,7 +424,7 @@ class Stage(Generic[W, T]):
         holder = worker.driver.locks.holder
         if isinstance(request, requests.SleepUntil):
             self.clock.advance_to(self.gate_clock.in_the_world(request.at))
-            self.judge.performed(request, None, holder, struck=False, against=[])
+            self.judge.performed(request, None, holder, failed=False, against=[])
             return None
         fault = self._journal_fault(request)
         armed = self._armed()
@@ -450,7 +435,9 @@ class Stage(Generic[W, T]):
         answer = worker.driver.perform(request)
         struck = self._armed() != armed
         worker.struck |= struck
-        self.judge.performed(request, answer, holder, struck=struck, against=against)
+        if struck and isinstance(request, requests.ReadPremises):
+            self.reader.require_read(self.target.seen)
+        self.judge.performed(request, answer, holder, failed=self.target.seen is None, against=against)
         if fault is JournalFault.ACKNOWLEDGEMENT_LOST:
             raise JournalUnavailable(f"{fault}, and it could not be read back")
         return answer
@@ -468,12 +455,8 @@ class Stage(Generic[W, T]):
         return None
 
     def _driver(self) -> Driver:
-        registry = Registry({self.target.name: self.target}, self._policies(), {})
+        registry = Registry({self.target.name: self.target}, self.reader.policies, {})
         return Driver(self.journal, registry, self._journals.locks(self.journal), self.gate_clock, self.config)
-
-    def _policies(self) -> dict[str, PremisePolicy]:
-        policies: tuple[PremisePolicy, ...] = (Strict(), self.inner.policy)
-        return {policy.name: policy for policy in policies}
 
 
 def endless(name: str) -> GateViolation:
@@ -483,16 +466,3 @@ def endless(name: str) -> GateViolation:
         name: the process's.
     """
     return GateViolation("end", f"gate {name} performed {MAX_REQUESTS} requests in one go, and came to no end")
-
-
-def unread(error: Exception) -> TargetLies:
-    """Return what is wrong with a target that can't be observed.
-
-    Args:
-        error: what it raised.
-    """
-    return TargetLies(f"without any fault its observe raised {_said(error)}")
-
-
-def _said(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule, run_state_machine_as_test
 
-from interlock.testing.drawing import KINDS, SEQUENCES, StepSequence
+from interlock.testing.drawing import KINDS, SEQUENCES, StepSequence, opening
 from interlock.testing.failures import CrashTestFailure
 from interlock.testing.journals import Journals, journals_at
 from interlock.testing.machine import CrashTest
@@ -86,7 +86,7 @@ def _chooser(data: st.DataObject) -> Choose:
 def machine_of(crash_test: CrashTest[Any, Any], journals: Journals) -> type[CrashMachine]:
     """Return the state machine of a crash test."""
     rules = {f"{kind.__name__}_rule": _rule_of(kind) for kind in KINDS}
-    rules |= {f"{sequence.__name__}_rule": _rule_of_sequence(sequence) for sequence in SEQUENCES}
+    rules |= {f"{sequence.__name__}_rule": _rule_of_sequence(sequence) for sequence in (opening, *SEQUENCES)}
     return type("CrashSchedule", (CrashMachine,), {"crash_test": crash_test, "journals": journals, **rules})
 
 

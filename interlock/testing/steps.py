@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from functools import lru_cache
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Literal, Self, get_type_hints
 
-from interlock.testing.instants import Instant, when
+from interlock.domain import requests
+from interlock.testing.instants import Instant, ahead, when
 from interlock.testing.stage import MAX_REQUESTS, Stage, endless
 
 AnyStage = Stage[Any, Any]
 
 WORKERS = ("A", "B")
 NUMBERS = ("1", "2")
-STOPS = ("ReadPremises", "LoadApproval", "FindAction", "LoadAction", "StillAt", "ProbeHolder", "Now")
+STOPS = ("ReadPremises", "LoadApproval", "FindAction", "LoadAction", "StillAt", "ProbeHolder", "SleepUntil", "Now")
 """The requests that a process can be stopped at, beside those where most is at stake."""
 
 
@@ -32,9 +33,28 @@ class Place:
     when: Literal["before", "after"]
     request: str
 
+    def is_between(self, performed: str, pending: str) -> bool:
+        """Return whether it is here.
+
+        Args:
+            performed: the request that was performed last.
+            pending: the request that is next.
+        """
+        return self.request == (performed if self.when == "after" else pending)
+
     def __str__(self) -> str:
         """Return it in plain words."""
         return f"right {self.when} its next {self.request}"
+
+    def __post_init__(self) -> None:
+        """Take no request that there is not.
+
+        Raises:
+            ValueError: there is no such place.
+        """
+        request = getattr(requests, str(self.request), None)
+        if self.when not in ("before", "after") or not (isinstance(request, type) and issubclass(request, requests.Request)):
+            raise ValueError(f"there is no place {self.when!r} a {self.request!r}: name a request of interlock.domain.requests")
 
 
 Choices = Sequence[Sequence[Any]]
@@ -47,6 +67,18 @@ class Step(ABC):
 
     is_a_fault: ClassVar[bool] = False
     """Whether it arms a fault, and does nothing by itself: a schedule is easier to read with those first."""
+
+    def __post_init__(self) -> None:
+        """Take no field for another: a schedule that is written by hand and does nothing would pass.
+
+        Raises:
+            TypeError: a field is not of its type.
+        """
+        for name, kind in _types(type(self)).items():
+            if not isinstance(given := getattr(self, name), kind):
+                raise TypeError(
+                    f"{name} of {type(self).__name__} is given as {given!r}, and not as {getattr(kind, '__name__', kind)}"
+                )
 
     @abstractmethod
     def play(self, stage: AnyStage) -> None:
@@ -61,6 +93,18 @@ class Step(ABC):
     @abstractmethod
     def choices(cls, stage: AnyStage) -> Choices:
         """Return what each field may be here, one sequence for each; an empty one means that the step makes no sense here."""
+
+    def counted_as(self, stage: AnyStage) -> str:
+        """Return what it counts as among many, in plain words; asked before it is played."""
+        del stage
+        return self.words
+
+    def matters(self, stage: AnyStage) -> bool:
+        """Return whether it can make a difference where the stage stands.
+
+        Most can while an action is open. A fault can wherever it strikes, which is seen later.
+        """
+        return self.is_a_fault or bool(stage.running()) or any(not action.ended for action in stage.actions())
 
     def plainer(self) -> Iterator[Step]:
         """Yield this step with one thing less that is special about it."""
@@ -77,6 +121,12 @@ class Step(ABC):
         return cls(*map(choose, choices)) if all(choices) else None
 
 
+@lru_cache
+def _types(step: type[Step]) -> dict[str, Any]:
+    hints = get_type_hints(step)
+    return {one.name: hints[one.name] for one in fields(step)}  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # each step is a dataclass
+
+
 def _go_on(stage: AnyStage, name: str, until: Place | None) -> None:
     """Let a process perform requests up to a place, or to its end; it performs at least one."""
     worker = stage.worker(name)
@@ -85,9 +135,9 @@ def _go_on(stage: AnyStage, name: str, until: Place | None) -> None:
         if not worker.running:
             stage.judge_error(worker)
             return
-        performed = Place("after", type(worker.step()).__name__)
+        performed = type(worker.step()).__name__
         stage.check()
-        if until in (performed, Place("before", type(worker.pending).__name__)):
+        if until is not None and until.is_between(performed, type(worker.pending).__name__):
             return
     raise endless(name)
 
@@ -130,6 +180,19 @@ class Fire(Step):
         what = "another effect under the key of action" if self.other_effect else "action"
         return f"gate {self.worker} fires {what} {self.action}{_up_to(self.until)}"
 
+    def counted_as(self, stage: AnyStage) -> str:
+        """For the first time, again before or after its end, or with another effect."""
+        action = stage.action(self.action)
+        if action is None:
+            return "a gate fires an action"
+        if self.other_effect:
+            return "a gate fires another effect under a key that is taken"
+        return f"a gate fires an action again, {'after' if action.ended else 'before'} its end"
+
+    def matters(self, stage: AnyStage) -> bool:
+        """Where the gate is idle."""
+        return self.worker not in stage.running()
+
     @classmethod
     def choices(cls, stage: AnyStage) -> Choices:
         """Any idle gate, an action (rather the first), any place; now and then another effect under a key that is taken."""
@@ -156,6 +219,12 @@ class Recover(Step):
         """The step in plain words."""
         return f"gate {self.worker} recovers action {self.action}{_up_to(self.until)}"
 
+    def counted_as(self, stage: AnyStage) -> str:
+        """By the gate that had the action last, or another one."""
+        action = stage.action(self.action)
+        mine = action is not None and action.claim is not None and action.claim.host == self.worker
+        return "the gate that had an action recovers it" if mine else "another gate recovers an action"
+
     @classmethod
     def choices(cls, stage: AnyStage) -> Choices:
         """Any idle gate, any action that has not ended, any place."""
@@ -180,6 +249,15 @@ class Reconcile(Step):
         """The step in plain words."""
         return f"gate {self.worker} reconciles action {self.action}"
 
+    def counted_as(self, stage: AnyStage) -> str:
+        """By the action's end."""
+        action = stage.action(self.action)
+        return f"a gate reconciles an action that is {action.status if action else 'unknown'}"
+
+    def matters(self, stage: AnyStage) -> bool:
+        """Where a lookup could tell."""
+        return stage.profile.looks_up and self.worker not in stage.running()
+
     @classmethod
     def choices(cls, stage: AnyStage) -> Choices:
         """Any idle gate, any action that has ended."""
@@ -203,6 +281,12 @@ class GoOn(Step):
         """The step in plain words."""
         return f"gate {self.worker} goes on{_up_to(self.until) or ' to its end'}"
 
+    def counted_as(self, stage: AnyStage) -> str:
+        """Alone, or while another gate is in the middle of the same action."""
+        mine = stage.worker(self.worker)
+        beside = [other for name in stage.running() if name != self.worker and (other := stage.worker(name)).key == mine.key]
+        return f"a gate goes on{', and another one is in the middle of the same action' if beside else ''}"
+
     @classmethod
     def choices(cls, stage: AnyStage) -> Choices:
         """Any gate that was stopped, any place."""
@@ -224,6 +308,14 @@ class Crash(Step):
         """The step in plain words."""
         return f"gate {self.worker} is killed; a new process takes its name"
 
+    def counted_as(self, stage: AnyStage) -> str:
+        """By the request that it does not come to."""
+        return f"a gate is killed before its {type(stage.worker(self.worker).pending).__name__}"
+
+    def matters(self, stage: AnyStage) -> bool:
+        """Where it is in the middle of something."""
+        return self.worker in stage.running()
+
     @classmethod
     def choices(cls, stage: AnyStage) -> Choices:
         """Any gate that was stopped."""
@@ -244,6 +336,15 @@ class LoseLock(Step):
     def words(self) -> str:
         """The step in plain words."""
         return f"gate {self.worker} loses its liveness lock, and lives"
+
+    def counted_as(self, stage: AnyStage) -> str:
+        """Whoever it is."""
+        del stage
+        return "a gate loses its liveness lock, and lives"
+
+    def matters(self, stage: AnyStage) -> bool:
+        """Where it is in the middle of something."""
+        return self.worker in stage.running()
 
     @classmethod
     def choices(cls, stage: AnyStage) -> Choices:
@@ -270,10 +371,15 @@ class PassTime(Step):
         beside = {-1: "a second before ", 1: "a second past "}.get(self.extra_s, "")
         return f"time passes until {beside}{self.to.value}"
 
+    def counted_as(self, stage: AnyStage) -> str:
+        """By the instant, whichever side of it."""
+        del stage
+        return f"time passes until {self.to.value}"
+
     @classmethod
     def choices(cls, stage: AnyStage) -> Choices:
         """Any instant that is ahead, and sometimes a second beside it."""
-        return ([instant for instant in Instant if when(stage, instant) is not None], (0, 0, -1, 1))
+        return (ahead(stage), (0, 0, -1, 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +397,11 @@ class StepBack(Step):
     def words(self) -> str:
         """The step in plain words."""
         return f"the gates' clock steps back by {self.seconds} s"
+
+    def counted_as(self, stage: AnyStage) -> str:
+        """By however much."""
+        del stage
+        return "the gates' clock steps back"
 
     @classmethod
     def choices(cls, stage: AnyStage) -> Choices:

@@ -7,6 +7,7 @@ from typing import Any
 
 from interlock.domain.requests import Protocol, Request
 from interlock.driver import Driver
+from interlock.testing.failures import CrashTestFailure
 
 
 class Worker:
@@ -46,6 +47,8 @@ class Worker:
         assert run is not None, "it is in the middle of something"
         try:
             answer = self._perform(self, request)
+        except CrashTestFailure:
+            raise
         except Exception as error:  # noqa: BLE001 - it is handed to the protocol, which may give it a meaning
             thrown = error
             self._advance(lambda: run.throw(thrown))

@@ -100,6 +100,9 @@ class LedgerEntry:
         action_id: the mark that it carries; None where the target has nowhere to put one.
         idempotency_key: the key that it was carried out under; None where somebody else did it, by hand.
         amount_minor: what it moved, in the minor unit; None where the effect moves no money.
+
+    Raises:
+        TypeError: a field is of another type, such as an action id as a text.
     """
 
     reference: str
@@ -107,6 +110,24 @@ class LedgerEntry:
     action_id: UUID | None = None
     idempotency_key: str | None = None
     amount_minor: int | None = None
+
+    def __post_init__(self) -> None:
+        """Refuse what would equal nothing that it is compared with."""
+        for name, kinds in _FIELDS.items():
+            value = getattr(self, name)
+            if type(value) not in kinds:
+                names = " or ".join("None" if kind is _NONE else kind.__name__ for kind in kinds)
+                raise TypeError(f"LedgerEntry.{name} is {names}, and not {type(value).__name__}")
+
+
+_NONE = type(None)
+_FIELDS: dict[str, tuple[type, ...]] = {
+    "reference": (str,),
+    "at": (datetime,),
+    "action_id": (UUID, _NONE),
+    "idempotency_key": (str, _NONE),
+    "amount_minor": (int, _NONE),
+}
 
 
 class ProviderWorld(Protocol):
