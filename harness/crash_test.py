@@ -105,7 +105,7 @@ def until_found(schedules: int, seed: int) -> int | None:
 
 
 def run(schedules: int, seed: int, processes: int, database: str | None = None) -> tuple[dict[str, Report], list[Played]]:
-    """Play everything, with a progress bar on a terminal's standard error; return the counts by profile, and what was found."""
+    """Play everything, with a progress bar on standard error; return the counts by profile, and what was found and printed at once."""
     reports = {name: Report() for name in PROFILES}
     found: list[Played] = []
     started_s = time.monotonic()
@@ -115,6 +115,7 @@ def run(schedules: int, seed: int, processes: int, database: str | None = None) 
             reports[played.batch.profile].merge(played.report)
             if played.failure is not None:
                 found.append(played)
+                print(f"\n{played.batch.profile}, seeds {played.batch.seed} and on:\n{played.failure}\n", flush=True)
             _show(sum(report.schedules for report in reports.values()), schedules, started_s, len(found))
     sys.stderr.write("\n")
     return reports, found
@@ -153,8 +154,6 @@ def main() -> int:
         reports, found = run(given.schedules, given.seed, given.processes, database)
     page = table(reports, found, given.seed, made_by("harness.crash_test"))
     print(page)
-    for played in found:
-        print(f"{played.batch.profile}, seeds {played.batch.seed} and on:\n{played.failure}\n")
     if given.out is not None:
         given.out.write_text(page, encoding="utf-8")
     return 1 if found else 0

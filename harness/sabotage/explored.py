@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from harness.sabotage.defects import ENDS, HORIZON, Defect
+from harness.sabotage.defects import ENDS, HORIZON, Defect, lines
 
 _APPROVALS = "interlock/domain/approvals.py"
 _CHECKING = "interlock/domain/checking.py"
@@ -49,6 +49,14 @@ DEFECTS: tuple[Defect, ...] = (
         tests=(_TWO_WORKERS_TEST,),
     ),
     Defect(
+        name="what-was-learned-not-written-down",
+        breaks=(ENDS,),
+        file=_SENDING,
+        old="    if not doubt.worth_keeping or kept == action.doubt:\n",
+        new="    if not doubt.worth_keeping or kept is not None:\n",
+        tests=(_ONE_WORKER_TEST,),
+    ),
+    Defect(
         name="own-reservation-taken-for-somebody-elses",
         breaks=(ENDS,),
         file=_APPROVALS,
@@ -63,6 +71,34 @@ DEFECTS: tuple[Defect, ...] = (
         old="self.remaining_minor(except_action=mine)",
         new="self.remaining_minor()",
         tests=(_CRASH_KIT_TEST,),
+    ),
+    Defect(
+        name="resend-that-says-it-only-reads-what-is-stored",
+        breaks=("rule 1", "I3", "I4"),
+        file=_SENDING,
+        old="        announced = yield from announce(action, sender, checked, attempt)\n",
+        new=lines(
+            "        purpose = SendPurpose.EXECUTE if doubt.nothing_sent else SendPurpose.READ_STORED",
+            "        announced = yield from announce(action, sender, checked, attempt, purpose)",
+            "",
+        ),
+        tests=(_TWO_WORKERS_TEST,),
+    ),
+    Defect(
+        name="ambiguous-although-a-burn-would-tell",
+        breaks=(ENDS,),
+        file=_RECOVERY,
+        old="    if sender.profile.burns and key_still",
+        new="    if by_horizon and sender.profile.burns and key_still",
+        tests=(_ONE_WORKER_TEST,),
+    ),
+    Defect(
+        name="not-sent-taken-for-a-no",
+        breaks=(ENDS,),
+        file=_SENDING,
+        old="    return (yield from pend(action, sender, doubt, PendingReason.NOT_SENT, why))\n\n\n",
+        new='    return (yield from refuse_declined(action, Declined("not_sent", why), at_recovery=False))\n\n\n',
+        tests=(_ONE_WORKER_TEST,),
     ),
     Defect(
         name="ambiguous-although-a-resend-would-tell",

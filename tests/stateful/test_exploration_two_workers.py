@@ -14,6 +14,7 @@ FITS = (
     *((number, "everything") for number in (0, 2, 5, 6, 7, 8, 17, 20)),
     *((6, family) for family in FAMILIES if family not in ("everything", "forgotten key", "clock set back")),
     (12, "forgotten key"),
+    (29, "late request"),
     (0, "clock set back"),  # a horizon forgotten there shows with profile 0, and not with 6
 )
 """The profiles, by number, and the families of faults that are explored in seconds."""
@@ -57,6 +58,13 @@ def test_two_workers_with_every_profile(number: int) -> None:
 def test_two_workers_with_rarer_faults(number: int) -> None:
     """The same with an approval that expires, evidence that disagrees, another effect, a clock set back and more."""
     _nothing_is_wrong(PROFILES[number], *MORE[number])
+
+
+@pytest.mark.timeout(300)
+def test_slower_requests_change_nothing() -> None:
+    """With a request that is on its way for a tick, and at work for another, the same holds: the horizon counts both."""
+    profile = next(all_profiles(Figures(landing=2)))
+    _nothing_is_wrong(profile, "late request", "revocation")
 
 
 @pytest.mark.long

@@ -17,7 +17,7 @@ from uuid import UUID
 
 from interlock.domain.action import Checks, Claim, GatedAction, Intent, Status
 from interlock.domain.answers import Evidence
-from interlock.domain.approvals import Approval, ApprovalReading
+from interlock.domain.approvals import Approval, ApprovalReading, ApprovalState
 from interlock.domain.effects import EffectRecord
 from interlock.domain.premises import PremiseReading
 from interlock.domain.profiles import CapabilityProfile
@@ -200,9 +200,18 @@ def _form_of_claim(claim: Claim, view: View) -> Form:
 def _form_of_event(event: Any, view: View) -> Form:
     if isinstance(event, GatedAction.Dispatched):
         return _form_of_dispatch(event, view)
-    # Of endings, only a refusal for an approval that has expired may be wrong by that (usefulness).
-    past_expiry = isinstance(event, GatedAction.Refused) and is_past_expiry(event)
-    return type(event).__name__, form_of(getattr(event, "code", None), view), past_expiry
+    return type(event).__name__, form_of(getattr(event, "code", None), view), *_form_of_grounds(event, view.profile)
+
+
+def _form_of_grounds(event: Any, profile: SmallProfile) -> tuple[bool, ...]:
+    """Return what was read for an ending, as far as it may be wrong by that (usefulness)."""
+    match event:
+        case GatedAction.Refused(code=code):
+            return is_past_expiry(event), code.startswith("premise_") and premises_hold(event)
+        case GatedAction.Ambiguous() if profile.send_may_tell:
+            return (recheck_fails(event),)
+        case _:
+            return ()
 
 
 def is_past_expiry(event: Any) -> bool:
@@ -212,9 +221,25 @@ def is_past_expiry(event: Any) -> bool:
     return expires_at is not None and event.timestamp >= expires_at
 
 
+def premises_hold(event: Any) -> bool:
+    """Whether the premises were read for an event, and all of them hold."""
+    checks: Checks | None = event.checks
+    return checks is not None and bool(checks.premises) and all(reading.holds for reading in checks.premises)
+
+
+def recheck_fails(event: Any) -> bool:
+    """Whether what was read for an event stops the action: its approval is over, or a premise does not hold.
+
+    Here nobody else has the approval, so that it can't be used up.
+    """
+    checks: Checks | None = event.checks
+    over = (ApprovalState.REVOKED, ApprovalState.EXPIRED)
+    return checks is not None and (checks.approval.state in over or not all(reading.holds for reading in checks.premises))
+
+
 def _form_of_dispatch(dispatch: GatedAction.Dispatched, view: View) -> Form:
     # What was read counts for what the write may break (I4), also where nobody reads it again.
-    holds = all(reading.holds for reading in dispatch.checks.premises)
+    holds = premises_hold(dispatch)
     deadline = max(view.over, ticks_from(view.present, dispatch.deadline_at))
     return ("Dispatched", dispatch.attempt, dispatch.purpose.name, deadline, holds, is_past_expiry(dispatch))
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from interlock.domain.action import Status
 from interlock.domain.requests import LoadApproval, Request
 from interlock.testing.exploration.canonical import Form
 from interlock.testing.exploration.memory import SWAPPED, Log, Write
-from interlock.testing.exploration.scope import FIRES, SmallProfile, ticks_from
+from interlock.testing.exploration.scope import ACTION_ID, FIRES, SmallProfile, ticks_from
 from interlock.testing.exploration.state import Parts
 
 
@@ -25,6 +25,10 @@ class Facts:
         attempt: the number of its current key.
         revoked: whether the approval was taken back.
         window_open: whether the provider still knows one of its keys.
+        key_open: whether it still knows the current one.
+        declined: whether a no of the provider's is written down.
+        reserved: whether the approval holds the action's amount.
+        spent: whether it counts it as spent.
     """
 
     status: Status | None = None
@@ -33,6 +37,10 @@ class Facts:
     attempt: int = 0
     revoked: bool = False
     window_open: bool = True
+    key_open: bool = False
+    declined: bool = False
+    reserved: bool = False
+    spent: bool = False
 
     @property
     def exists(self) -> bool:
@@ -119,22 +127,28 @@ class Journals:
 
     def _facts_of(self, log: Log) -> Facts:
         action, approval = log.load_action(), log.load_approval()
-        revoked = approval.revoked_at is not None
+        mine = ACTION_ID.hex
+        of_approval = Facts(
+            revoked=approval.revoked_at is not None, reserved=mine in approval.reserved, spent=mine in approval.spent
+        )
         if action is None:
-            return Facts(revoked=revoked)
+            return of_approval
         fired = next(name for name, intent in FIRES.items() if intent.effect == action.intent.effect)
         if action.ended:
             # The form of an ended action holds no claim and no window, so that nothing may depend on them.
-            return Facts(status=action.status, fired=fired, attempt=action.attempt, revoked=revoked)
+            return replace(of_approval, status=action.status, fired=fired, attempt=action.attempt)
         holder = action.claim.holder if action.claim is not None else None
         capabilities = self._profile.capabilities
         ends = [capabilities.key_expires(each.timestamp) for each in action.dispatches]
-        window_open = any(end is not None and ticks_from(log.present, end) > 0 for end in ends)
-        return Facts(
+        are_open = [end is not None and ticks_from(log.present, end) > 0 for end in ends]
+        attempts = [each.attempt for each in action.dispatches]
+        return replace(
+            of_approval,
             status=action.status,
             fired=fired,
             holder=holder,
             attempt=action.attempt,
-            revoked=revoked,
-            window_open=window_open,
+            window_open=any(are_open),
+            key_open=bool(are_open) and are_open[attempts.index(action.attempt)],
+            declined=action.doubt.declined is not None,
         )

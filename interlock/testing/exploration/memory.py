@@ -13,7 +13,7 @@ from uuid import UUID
 
 from eventsourcing.domain import CanMutateAggregate, DomainEvent
 
-from interlock.domain.action import Checks, Claim, Doubt, GatedAction, Intent
+from interlock.domain.action import Checks, Claim, Doubt, GatedAction, Intent, SendPurpose
 from interlock.domain.answers import Evidence
 from interlock.domain.approvals import Approval, ApprovalTerms
 from interlock.domain.requests import Append, AppendAnswer
@@ -57,6 +57,14 @@ class Write:
             tuple(_named_as_the_action(event) for event in approved),
             approval.version - len(approved) if approval is not None else None,
             action.is_draft,
+        )
+
+    @property
+    def goes_by_the_key(self) -> bool:
+        """Whether it says what can be learned by its key, so that the provider's state may belie it."""
+        return any(
+            isinstance(event, GatedAction.Ambiguous) or getattr(event, "purpose", None) is SendPurpose.READ_STORED
+            for event in self.action_events
         )
 
     def __str__(self) -> str:

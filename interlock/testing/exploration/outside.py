@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterator
 
 from interlock.testing.exploration.provider import Kind, Outcome, Record
 from interlock.testing.exploration.registry import Registry
-from interlock.testing.exploration.scope import LANDING_TICKS, LEAP_TICKS, SmallProfile
+from interlock.testing.exploration.scope import LEAP_TICKS, SmallProfile
 from interlock.testing.exploration.state import Air, Faults, State, Step, Worker
 
 
@@ -91,7 +91,7 @@ class Outside(Registry):
         """Yield how time can pass, for the workers too."""
         ages = [self.age_of(worker) for worker in state.workers]
         tick, leap = self.time_without_workers(state)
-        if tick is not None and max(ages) < LANDING_TICKS:
+        if tick is not None and max(ages) < self.profile.figures.landing:
             yield Step("a tick", "", self._with_later_workers(state, tick, 1), by="time")
         if leap is not None and max(ages) < 0:
             yield Step("25 hours pass", "leap", self._with_later_workers(state, leap, LEAP_TICKS), by="time")
@@ -109,7 +109,7 @@ class Outside(Registry):
         keys = self.providers.values[state.provider].keys
         matters = self.journals.facts[state.journal].window_open or any(key.is_known and not key.old for key in keys)
         return (
-            self._rest_later(state, 1) if max(ages, default=-1) < LANDING_TICKS else None,
+            self._rest_later(state, 1) if max(ages, default=-1) < self.profile.figures.landing else None,
             self._rest_later(state, LEAP_TICKS) if self.faults.leap and not ages and matters else None,
         )
 

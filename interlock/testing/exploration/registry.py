@@ -108,8 +108,8 @@ class Registry:
     def without_vain_orphans(self, state: State) -> State:
         """Drop each late request whose key has a record by now: when it lands nothing changes, and nobody hears the answer.
 
-        The record stays for as long as it can be under way, because a key is forgotten past its window only, and only one tick
-        passes meanwhile. That it is lost here and now instead could have happened anyway.
+        The record stays for as long as it can be under way, because a key is forgotten past its window only, and only a
+        tick or two pass meanwhile. That it is lost here and now instead could have happened anyway.
         """
         if self.faults.every_request or not state.orphans:
             return state

@@ -10,7 +10,7 @@ from interlock.testing.exploration.cells import SIDES, unexplained, why_not
 from interlock.testing.exploration.counts import Explored, Task
 from interlock.testing.exploration.families import FAMILIES, families_of
 from interlock.testing.exploration.schedules import ROWS, Cell, Enumerated
-from interlock.testing.exploration.scope import LANDING_TICKS, Figures, SmallProfile
+from interlock.testing.exploration.scope import Figures, SmallProfile
 
 
 def schedule_lines(violation: str, schedule: list[str]) -> Iterator[str]:
@@ -25,7 +25,7 @@ def introduction(figures: Figures) -> Iterator[str]:
     yield ""
     ticks = (
         f"a send's deadline is {figures.deadline}, a claim's time to live {figures.claim_ttl}, a lookup's staleness "
-        f"{figures.staleness}, the roll-forward time {figures.roll_forward}, the landing of a request {LANDING_TICKS}"
+        f"{figures.staleness}, the roll-forward time {figures.roll_forward}, the landing of a request {figures.landing}"
     )
     yield (
         "The real generators of `interlock/domain/protocol.py`, driven request by request in a small world: one action under one "
@@ -198,7 +198,7 @@ def violations(
             for violation, schedule in each.violations.items():
                 lines += [f"{profile}, one worker: ", *schedule_lines(violation, schedule), ""]
             for schedule in each.endless[:1]:
-                lines += [f"{profile}, one worker: ", *schedule_lines("comes back to where it was", schedule), ""]
+                lines += [f"{profile}, one worker: ", *schedule_lines("comes to no end", schedule), ""]
     for task, explored in two.items():
         place = f"{profiles[task.number]}, two workers, {task.family}: "
         for violation, schedule in explored.violations.items():

@@ -22,6 +22,8 @@ from interlock.testing.exploration.world import World, described
 
 LONGEST_PAUSE = 6
 """In ticks: past every deadline, claim and horizon."""
+MOST_STEPS = 500
+"""In a schedule: several times as many as any takes that comes to an end."""
 CHANGES = 2
 """How often the world may change between a crash and the next start."""
 CRASHES = frozenset(("kill",))
@@ -92,7 +94,7 @@ class Enumerated:
         prefixes: which events of the action were durable at some moment.
         ends: how many different ends of each status there are.
         violations: the shortest schedule found to each violation.
-        endless: schedules that come back to where they were.
+        endless: schedules that come to no end: they come back to where they were, or go on and on.
     """
 
     schedules: int = 0
@@ -174,11 +176,15 @@ class Enumeration:
                 self.found.endless.append([*words, step])
             elif child in self._paths:
                 here.paths += self._paths[child]
+            elif len(words) == MOST_STEPS:
+                # It writes on and on, and so never comes back to where it was. There is no end to what could be enumerated.
+                self.found.endless.append([*words, step])
+                break
             else:
                 words.append(step)
                 on_trail.add(child)
                 trail.append(self._opened(child, words))
-        self.found.schedules = self._paths[self._first]
+        self.found.schedules = self._paths.get(self._first, 0)
         return self.found
 
     def _opened(self, node: Node, words: list[str]) -> _Opened:

@@ -25,8 +25,6 @@ from interlock.domain.sending import Sender
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TICK_S = 100
 """Longer than every pause of the protocol, and than the margin between a deadline and its claim's end."""
-LANDING_TICKS = 1
-"""How long a request that was written may be on its way and at work, together."""
 WINDOW_TICKS = 100_000
 """The key window: far beyond everything that is counted in single ticks, so that it ends by a leap only."""
 LEAP_TICKS = 2 * WINDOW_TICKS
@@ -42,10 +40,11 @@ RollForward = Literal["no", "known", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Durations, in ticks; the sends' deadline is before the claim's end."""
+    """Durations, in ticks; the sends' deadline is before the claim's end, and a request lands or is lost within `landing`."""
 
     deadline: int = 1
     claim_ttl: int = 2
+    landing: int = 1
     staleness: int = 1
     roll_forward: int = 1
 
@@ -76,6 +75,12 @@ class SmallProfile:
         stores = "" if not self.dedupes else ", 5xx stored" if self.stores_failures else ", 5xx not stored"
         return f"{keys}{burns}{stores}, lookup {self.lookup}, roll-forward {self.roll_forward}"
 
+    @property
+    def send_may_tell(self) -> bool:
+        """Whether it may be the last way to learn what became of an action to send it again under its key."""
+        blind = self.lookup == "none" or self.roll_forward == "unknown"
+        return self.dedupes and not self.burns and blind
+
     @cached_property
     def capabilities(self) -> CapabilityProfile:
         """The profile that the protocol reckons with."""
@@ -83,8 +88,8 @@ class SmallProfile:
         roll_forward_s = {"no": 0, "known": self.figures.roll_forward * TICK_S, "unknown": None}
         return CapabilityProfile(
             send_deadline_s=self.figures.deadline * TICK_S,
-            kernel_s=LANDING_TICKS * TICK_S / 2,
-            settle_s=LANDING_TICKS * TICK_S / 2,
+            kernel_s=self.figures.landing * TICK_S / 2,
+            settle_s=self.figures.landing * TICK_S / 2,
             dedupe_window_s=WINDOW_TICKS * TICK_S if self.dedupes else None,
             dedupe_margin_s=0,
             stores_failures=self.stores_failures,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from interlock.testing.exploration.arrays import Bools, Grown, Ints, Lines, Table
-from interlock.testing.exploration.scope import LANDING_TICKS, LEAP_TICKS
+from interlock.testing.exploration.scope import LEAP_TICKS
 from interlock.testing.exploration.state import Parts, State, Step
 from interlock.testing.exploration.world import World
 
@@ -134,7 +134,7 @@ class Tables:
         """Return the steps that no worker takes, in the same way."""
         ages = np.maximum(self._ages.values[first], self._ages.values[second])
         idle = (first == self.world.idle) & (second == self.world.idle)
-        kinds = (ages < LANDING_TICKS) * 1 + (ages < 0) + idle
+        kinds = (ages < self.world.profile.figures.landing) * 1 + (ages < 0) + idle
         sources, after, marks = self._changes[here * _KINDS + kinds]
         firsts = self._changed_by_others(marks >> 1 + _BREAKS_BITS & (1 << _RENUMBERING_BITS) - 1, first[sources])
         seconds = self._changed_by_others(marks >> 1 + _BREAKS_BITS + _RENUMBERING_BITS, second[sources])

@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from interlock.domain import protocol
-from interlock.domain.action import GatedAction
+from interlock.domain.action import GatedAction, SendPurpose
+from interlock.domain.answers import BurnAnswer, Declined, LookupAnswer, SendAnswer
 from interlock.domain.endings import Ended, Pending
+from interlock.domain.progress import DECLINED
 from interlock.domain.requests import Append, AppendAnswer, NewActionId, Now, ReadPremises, Request, SleepUntil, StillAt
 from interlock.domain.sending import Sender
 from interlock.errors import InterlockError
@@ -21,11 +23,13 @@ from interlock.testing.exploration.canonical import View, begins_afresh, form_of
 from interlock.testing.exploration.memory import Log, Write
 from interlock.testing.exploration.scope import (
     ACTION_ID,
+    BAD_READING,
     DRAFT_ID,
     FIRES,
     GOOD_READING,
     INTENT,
     LEAP_TICKS,
+    NO_READING,
     SmallProfile,
     instant,
     small_sender,
@@ -33,6 +37,8 @@ from interlock.testing.exploration.scope import (
 
 _LIVE_RUNS = 4000
 """How many suspended generators are kept at hand; the others are made again from their answers when they are needed."""
+_AGES = SendAnswer | LookupAnswer | BurnAnswer
+"""What takes so long that premises which were read before it have to be read again. (So does a sleep, which tells nothing.)"""
 _VERSIONS_APART = 1000
 """A version that somebody else wrote is counted from another thousand, so that no two agree by chance."""
 
@@ -75,6 +81,21 @@ class History:
     present: int = 0
     head: int = 0
     outdated: bool = False
+
+    @property
+    def was_declined(self) -> bool:
+        """Whether it was told a no by the provider."""
+        return any(isinstance(answer, Declined) for answer in self.answers)
+
+    @property
+    def has_read_premises(self) -> bool:
+        """Whether it has read the premises since it slept, or last asked the provider for anything (I4)."""
+        for answer in reversed(self.answers):
+            if answer is None or isinstance(answer, _AGES):
+                return False
+            if answer in (GOOD_READING, BAD_READING, NO_READING):
+                return True
+        return False
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,7 +304,7 @@ class Workers:
         form: Hashable = run.end
         if run.end is None:
             view = View(self.profile, history.present, history.head, history.outdated, self._keep, self.over)
-            form = form_of_run(run.generator, view)
+            form = form_of_run(run.generator, view), self._told_for(run.request, history)
         number = self._numbers.get(form)
         if number is not None:
             if self.twins is not None and history != self.histories[number]:
@@ -297,6 +318,18 @@ class Workers:
         if at_hand and run.end is None:
             self._keep_at_hand(number, run)
         return number
+
+    def _told_for(self, request: Request[Any], history: History) -> bool | None:
+        """Return what a run was told, as far as what it is about to write may be wrong by that, and does not say so itself."""
+        match request.action.pending_events if isinstance(request, Append) else ():
+            case [*_, GatedAction.Dispatched(purpose=SendPurpose.EXECUTE)]:
+                return history.has_read_premises
+            case [*_, GatedAction.Refused(code=code)] if code.startswith(DECLINED):
+                return history.was_declined
+            case [*_, GatedAction.Ambiguous()] if self.profile.send_may_tell:
+                return history.was_declined
+            case _:
+                return None
 
     def _keep_at_hand(self, worker: int, run: Run) -> None:
         self._live[worker] = run

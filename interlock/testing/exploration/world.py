@@ -36,7 +36,7 @@ from interlock.testing.exploration.outside import Outside
 from interlock.testing.exploration.provider import Key, Kind, Provider
 from interlock.testing.exploration.registry import IDLE, SLOTS, Registry
 from interlock.testing.exploration.rests import LATE
-from interlock.testing.exploration.rules import broken_by, broken_in
+from interlock.testing.exploration.rules import belied_by_the_key, broken_by, broken_in
 from interlock.testing.exploration.scope import (
     BAD_READING,
     DISAGREEING,
@@ -124,7 +124,8 @@ class World(Outside):
         worker = self.workers.values[number]
         if not worker.run:
             return self.journals.facts[journal].status is Status.AMBIGUOUS  # a person, and a look again, go by what is there
-        return bool(worker.air) or isinstance(self.runs.requests[worker.run], Burn | LookUp)
+        request = self.runs.requests[worker.run]
+        return bool(worker.air) or isinstance(request, Burn | LookUp) or (isinstance(request, Write) and request.goes_by_the_key)
 
     def affected(self, number: int, how: str) -> int:
         """Return the number of a worker after somebody else has written to the action (`outdated`), or has died (`bereft`)."""
@@ -172,8 +173,10 @@ class World(Outside):
             effects = self.providers.values[state.provider].effects
             if self.profile.lookup != "none" and effects:
                 yield "reconcile", "reconciles: loads the action", ""
-            # The person has looked, and says what is so; whether it stays so is what rule 7 is for.
-            if self.faults.resolve and not effects:
+            # The person has looked, and says what is so; whether it stays so is what rule 7 is for. What disagrees they may have
+            # overlooked, where the gate can look for itself.
+            overlooked = self.faults.disagreements and self.profile.lookup != "none"
+            if self.faults.resolve and (overlooked or not effects):
                 yield "resolve", "is told by a person that it did not happen", "resolve"
         if self.faults.another_effect:
             yield next(name for name in FIRES if name != (facts.fired or "fire")), "fires another effect", "another"
@@ -321,6 +324,7 @@ class World(Outside):
         if answer is not AppendAnswer.APPENDED:
             yield from self._answer(state, slot, worker, answer, f"{words}: {answer}")
             return
+        violation = violation or self._belied(state, seen, worker.run, request)
         present = self.runs.histories[worker.run].present
         wrote = bool(request.action_events)
         journal = self.journals.from_place(self.journals.appended(seen, worker.run, request, present), slot)
@@ -340,16 +344,26 @@ class World(Outside):
         if key not in self._appends:
             latest = self.runs.at_latest(run, request.action_version)
             answer = judge_append(request, self.journals.logs[seen], at_latest=latest)
-            violation = broken_by(request, self.journals.facts[seen], self.profile) if answer is AppendAnswer.APPENDED else None
+            facts, writer = self.journals.facts[seen], self.runs.histories[run]
+            broken = broken_by(request, facts, writer, self.profile) if answer is AppendAnswer.APPENDED else None
             licences = [event.attempt for event in request.action_events if isinstance(event, GatedAction.Dispatched)]
-            self._appends[key] = answer, violation, licences[-1] if licences else 0
+            self._appends[key] = answer, broken, licences[-1] if licences else 0
         return self._appends[key]
+
+    def _belied(self, state: State, seen: int, run: int, request: Write) -> str | None:
+        # Nobody can know of a key that was forgotten inside its window.
+        if not request.goes_by_the_key or self.faults.keys_are_forgotten:
+            return None
+        facts, writer, provider = self.journals.facts[seen], self.runs.histories[run], self.providers.values[state.provider]
+        return belied_by_the_key(request, facts, writer, provider, self.profile)
 
     def _answer(
         self, state: State, slot: int, worker: Worker, answer: Any, words: str, fault: str = "", key: Hashable = None
     ) -> Iterator[Step]:
         run = self.runs.answered(worker.run, answer, key)
-        done = worker.done or (isinstance(answer, Done) and not answer.evidence.disagreements)
+        # Whoever finds it may come to it again; it is dropped where a run ends on it.
+        tells = isinstance(answer, Done) or (isinstance(answer, Found) and self.runs.ends[run] is not None)
+        done = worker.done or (tells and not answer.evidence.disagreements)
         yield from self._went(state, slot, worker._replace(air=(), done=done), run, words, fault)
 
     def _went(self, state: State, slot: int, worker: Worker, run: int, words: str, fault: str) -> Iterator[Step]:
@@ -363,7 +377,7 @@ class World(Outside):
     def _dropped(self, state: State, worker: Worker, end: End) -> str | None:
         recorded = self.journals.facts[state.journal].status is Status.COMMITTED
         if worker.done and not recorded and not end.says_not_recorded:
-            return f"rule 6: a definite Done is dropped ({end.conclusion})"
+            return f"rule 6: what is done is dropped ({end.conclusion})"
         return None
 
     def _misjudged(self, state: State, worker: Worker, run: int) -> str | None:
