@@ -105,7 +105,7 @@ def until_found(schedules: int, seed: int) -> int | None:
 
 
 def run(schedules: int, seed: int, processes: int, database: str | None = None) -> tuple[dict[str, Report], list[Played]]:
-    """Play everything, with a progress bar on standard error; return the counts by profile, and what was found and printed at once."""
+    """Play everything, with a progress bar on standard error; return the counts by profile, and what was found."""
     reports = {name: Report() for name in PROFILES}
     found: list[Played] = []
     started_s = time.monotonic()

@@ -24,6 +24,7 @@ from interlock.domain.answers import CannotTell, NotSent, SendAnswer, Unknown
 from interlock.domain.ports import AsyncTarget
 from interlock.domain.premises import Premise, PremiseReading
 from interlock.domain.requests import Request
+from interlock.domain.sending import TOO_LATE
 from interlock.driver import CLOSED_WHILE_WAITING, READ_DEADLINE_S, Anchoring, Performer, Registry
 from interlock.errors import GateClosed
 from interlock.infrastructure.clock import Clock, WallDeadline, elapsing_s
@@ -349,7 +350,7 @@ async def _within(deadline: WallDeadline, ask: Callable[[], Coroutine[Any, Any, 
 
 async def _send_within(deadline: WallDeadline, ask: Callable[[], Coroutine[Any, Any, SendAnswer]]) -> SendAnswer:
     if deadline.remaining_s() <= 0:  # a loop that was blocked wakes up late, as a process does that was stopped
-        return NotSent("its deadline was over before the call")
+        return NotSent(TOO_LATE)
     return await _within(deadline, ask, Unknown(GIVEN_UP))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 from typing import Protocol as Protocols
 from uuid import UUID
@@ -13,17 +13,17 @@ from uuid import UUID
 from interlock.config import GateConfig
 from interlock.domain import requests
 from interlock.domain.action import GatedAction, Intent
-from interlock.domain.answers import BurnAnswer, LookupAnswer, SendAnswer
+from interlock.domain.answers import BurnAnswer, LookupAnswer, NotSent, SendAnswer
 from interlock.domain.approvals import Approval, ApprovalReading, ApprovalState, misfit
 from interlock.domain.effects import Effect
 from interlock.domain.picking import Survey, locks_to_probe
 from interlock.domain.ports import ApprovalSource, AsyncTarget, ExternalTerms, Target
 from interlock.domain.premises import Premise, PremisePolicy, PremiseReading, Purpose, judge_premise, unreadable
 from interlock.domain.requests import AppendAnswer, Liveness, Protocol, Request
-from interlock.domain.sending import CLAIM_MARGIN_S, NOT_SENT_PAUSES_S
+from interlock.domain.sending import CLAIM_MARGIN_S, NOT_SENT_PAUSES_S, TOO_LATE
 from interlock.domain.summary import IN_FLIGHT
 from interlock.errors import GateClosed
-from interlock.infrastructure.clock import Clock, WallDeadline, behind_s, elapsing_s
+from interlock.infrastructure.clock import Clock, WallDeadline, behind_s, elapsed_by, elapsing_s
 from interlock.infrastructure.ids import time_ordered_id
 from interlock.infrastructure.journal import Journal
 from interlock.infrastructure.locks import Locks
@@ -38,7 +38,7 @@ from interlock.requests import (
     Pause,
     SurveyFlight,
 )
-from interlock.runs import AtWork, Closing, Run, as_present, present_run
+from interlock.runs import AtWork, ClockReading, Closing, Run, as_present, present_run
 
 R = TypeVar("R")
 
@@ -208,7 +208,11 @@ class Performer:
 
     def _now(self, request: requests.Now) -> datetime:
         del request
-        return self.clock.now()
+        run, elapsed_s = present_run(), elapsed_by(self.clock)
+        now = self.clock.now()
+        if run is not None:
+            run.readings = (*run.readings[-1:], ClockReading(now, elapsed_s))
+        return now
 
     def _new_action_id(self, request: requests.NewActionId) -> UUID:
         del request
@@ -296,6 +300,8 @@ class Performer:
 
     def _send(self, request: requests.Send) -> SendAnswer:
         deadline = self._deadline_of(request)
+        if deadline.remaining_s() <= 0:  # the journal's clock was set back, or this process was stopped right here
+            return NotSent(TOO_LATE)
         target, effect = self._target(request.effect.target), self._effect(request)
         return target.send(effect, action_id=request.action_id, idempotency_key=request.idempotency_key, deadline=deadline)
 
@@ -327,9 +333,14 @@ class Performer:
         # This clock is read before the journal's: a process that is stopped in between must wake up to less time, never to more.
         since_s = elapsing_s()
         target = self.registry.targets[request.effect.target]
-        left_s = (request.deadline_at - self.clock.now()).total_seconds() - behind_s(self.clock)
-        # A journal's clock that was set back since Dispatched must not stretch the send either.
+        left_s = (request.deadline_at - self._latest()).total_seconds() - behind_s(self.clock)
         return WallDeadline(min(left_s, target.capabilities.send_deadline_s), since_s)
+
+    def _latest(self) -> datetime:
+        """Return the latest that it can be: a journal's clock that was set back since Dispatched must not stretch the send."""
+        run, elapsed_s = present_run(), elapsed_by(self.clock)
+        readings = run.readings if run is not None else ()
+        return max([self.clock.now(), *(at + timedelta(seconds=elapsed_s - read_s) for at, read_s in readings)])
 
     def _effect(self, request: requests.Send | requests.LookUp | requests.Burn) -> Effect[Any]:
         return request.effect.effect(self.registry.targets[request.effect.target].codec)

@@ -13,7 +13,9 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import datetime
 from queue import Empty, SimpleQueue
+from typing import NamedTuple
 from uuid import UUID
 
 from interlock.domain.approvals import Approval
@@ -23,6 +25,13 @@ from interlock.infrastructure.clock import elapsing_s
 _LOOK_AGAIN_S = 0.01
 
 
+class ClockReading(NamedTuple):
+    """What a clock said, and when that was by one that no one sets, in seconds."""
+
+    at: datetime
+    elapsed_s: float
+
+
 @dataclass(slots=True, eq=False)
 class Run:
     """One run of a protocol.
@@ -30,6 +39,7 @@ class Run:
     Args:
         reads_ahead: whether it ends with its protocol, so that what was read early can't be given to another one.
         ahead: an approval's id, and what was read under it together with an action's key.
+        readings: the last two times that it was told: the later one right before a send, and that of its Dispatched.
         around: the run in which it was begun.
         actions: what it is at work on.
         going: is held while somebody waits for its end.
@@ -39,6 +49,7 @@ class Run:
 
     reads_ahead: bool = False
     ahead: tuple[str, Approval | None] | None = None
+    readings: tuple[ClockReading, ...] = ()
     around: Run | None = None
     actions: set[UUID] = field(default_factory=set[UUID])
     going: threading.Lock = field(default_factory=threading.Lock)

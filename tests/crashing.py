@@ -206,8 +206,8 @@ class Stage:
 
     def gate(self, **options: Any) -> Gate:
         """Open a gate, which is closed with the stage."""
-        given = {"targets": [self.world], "approval_sources": self.sources, "config": self.config, **options}
-        gate = open_gate(self.url, clock=self.world.clock, **given)
+        given = {"targets": [self.world], "approval_sources": self.sources, "config": self.config, "clock": self.world.clock}
+        gate = open_gate(self.url, **{**given, **options})
         self.gates.append(gate)
         return gate
 

@@ -54,7 +54,19 @@ Step = Conclusion | AppendAnswer | Doubt
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """Why an action is refused."""
+    """Why an action is refused.
+
+    Args:
+        code: for programs.
+        words: for people.
+        door: what rules out that it was carried out, or still will be.
+        at_recovery: whether that was found out at recovery.
+        possible: what would still be possible.
+        by: who decided it, where a person did.
+        note: what they said.
+        past_at: when a horizon was found to be past, where that closed the door: the refusal is no earlier, wherever the
+            clock is set back to meanwhile.
+    """
 
     code: str
     words: str
@@ -63,6 +75,7 @@ class Refusal:
     possible: str = ""
     by: str | None = None
     note: str | None = None
+    past_at: datetime | None = None
 
 
 def held_approval(action: GatedAction) -> Protocol[Approval | None]:
@@ -111,7 +124,7 @@ def record_refusal(action: GatedAction, refusal: Refusal, checks: Checks | None)
         current.refuse(
             refusal.code,
             refusal.words,
-            at,
+            max(at, refusal.past_at or at),
             door=refusal.door,
             at_recovery=refusal.at_recovery,
             possible=refusal.possible,

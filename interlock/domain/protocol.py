@@ -136,7 +136,7 @@ def resolve(
         else:
             now = yield from Now()
             _require_closed_door(action, now, despite_roll_forward=despite_roll_forward)
-            step = yield from _resolve_as_not_done(action, by, note, looks_up=looks_up)
+            step = yield from _resolve_as_not_done(action, by, note, now, looks_up=looks_up)
         if isinstance(step, Ended | Pending):
             return step
         action = yield from LoadAction(action.id)
@@ -247,7 +247,7 @@ def _resolve_as_done(action: GatedAction, by: str, note: str) -> Protocol[Step]:
     )
 
 
-def _resolve_as_not_done(action: GatedAction, by: str, note: str, *, looks_up: bool) -> Protocol[Step]:
+def _resolve_as_not_done(action: GatedAction, by: str, note: str, past_at: datetime, *, looks_up: bool) -> Protocol[Step]:
     """Take "it did not happen", unless the provider says otherwise or can't be asked (I6)."""
     seen = (yield from LookUp(action.id, action.intent.effect)) if looks_up else None
     if isinstance(seen, CannotTell):
@@ -266,5 +266,6 @@ def _resolve_as_not_done(action: GatedAction, by: str, note: str, *, looks_up: b
         at_recovery=True,
         by=by,
         note=note,
+        past_at=past_at,
     )
     return (yield from record_refusal(action, refusal, None))

@@ -18,6 +18,7 @@ A failed lookup is neither absent nor can't look: it is not known yet, and is tr
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import Enum, auto
 
 from interlock.domain.action import Door, Doubt, GatedAction, SendPurpose, Via
@@ -175,7 +176,8 @@ def _behind_closed_door(action: GatedAction, sender: Sender, doubt: Doubt, check
         if checked.objection is None:
             fresh = Doubt(nothing_sent=True, sends=doubt.sends)
             return (yield from announce_and_send(action, sender, checked, action.attempt + 1, fresh))
-    return (yield from record_refusal(action, _refusal(checked, doubt, closed.how), checked.checks))
+    refusal = replace(_refusal(checked, doubt, closed.how), past_at=closed.past_at)
+    return (yield from record_refusal(action, refusal, checked.checks))
 
 
 def _refusal(checked: Checked, doubt: Doubt, how: Door) -> Refusal:
@@ -188,9 +190,15 @@ def _refusal(checked: Checked, doubt: Doubt, how: Door) -> Refusal:
 
 @dataclass(frozen=True, slots=True)
 class _Closed:
-    """Nothing sent before can land any more."""
+    """Nothing sent before can land any more.
+
+    Args:
+        how: why.
+        past_at: when the horizon was found to be past, where that is why.
+    """
 
     how: Door
+    past_at: datetime | None = None
 
 
 def _close_door(
@@ -255,7 +263,7 @@ def _wait_for_horizon(
             return seen
         words = "the provider may still carry a stored failure to its end, and does not say for how long"
         return (yield from record_ambiguity(action, "may_roll_forward", words, checked.checks))
-    return _Closed(Door.HORIZON)
+    return _Closed(Door.HORIZON, now)
 
 
 def _read_used_key(

@@ -21,6 +21,9 @@ CLAIM_MARGIN_S = 5
 NOT_SENT_PAUSES_S = (0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 """How long to wait before a request that was not sent is tried again; the last pause repeats until the deadline."""
 
+TOO_LATE = "its deadline was over before the write"
+"""Why a send was not made whose sender was stopped, or waited, for too long."""
+
 
 @dataclass(slots=True, kw_only=True)
 class Sender:
@@ -119,7 +122,7 @@ def send(action: GatedAction, sender: Sender, *, fresh_key: bool) -> Protocol[Se
         return None
     now = yield from Now()
     if now >= dispatch.deadline_at:
-        return NotSent("its deadline was over before the write")
+        return NotSent(TOO_LATE)
     if not fresh_key and sender.profile.dedupes and not key_still_deduped(action, dispatch.attempt, sender.profile, now):
         return NotSent("its key's window was over before the write")
     return (yield from Send(action.id, action.intent.effect, dispatch.idempotency_key, dispatch.deadline_at))

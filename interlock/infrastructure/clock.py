@@ -40,6 +40,12 @@ elapsing_s = _elapsing_clock()
 """Seconds on a clock that no one sets, and that goes on while the process is stopped or the machine sleeps."""
 
 
+def elapsed_by(clock: Clock) -> float:
+    """Return seconds on the clock that no one sets and that goes with a clock: its own `elapsed_s`, or this machine's."""
+    own: Callable[[], float] = getattr(clock, "elapsed_s", elapsing_s)
+    return own()
+
+
 class WallDeadline:
     """A deadline measured from the moment it is made, so that a clock that is set meanwhile moves nothing.
 

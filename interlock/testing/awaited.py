@@ -104,6 +104,14 @@ class Ample:
         return 10.0
 
 
+class Over:
+    """A deadline that is over."""
+
+    def remaining_s(self) -> float:
+        """Return none."""
+        return 0.0
+
+
 def raised_by(
     target: Target[Any], call: Call, effect: Effect[Any], *, action_id: UUID, idempotency_key: str | None
 ) -> Exception | None:

@@ -19,7 +19,8 @@ from interlock.domain.answers import (
     Unknown,
 )
 from interlock.domain.effects import record_effect
-from interlock.testing.awaited import Ample, in_words, raised_by
+from interlock.domain.ports import Deadline
+from interlock.testing.awaited import Ample, Over, in_words, raised_by
 from interlock.testing.failures import CrashTestFailure, TargetLies, WorldLies
 from interlock.testing.faults import Call
 from interlock.testing.honesty import entries_of, misdated
@@ -50,7 +51,8 @@ _WHERE = "in the rehearsal, without any fault and before the first schedule"
 
 
 def _rehearse(setup: Setup[Any, Any], journals: Journals) -> None:
-    parts = (_apply_is_in_the_ledger, _forgetting_forgets, _writes_down, _premises_hold, _sends_and_finds, _dedupes, _burns)
+    about_the_world = (_apply_is_in_the_ledger, _forgetting_forgets)
+    parts = (*about_the_world, _writes_down, _premises_hold, _sends_and_finds, _sends_nothing_too_late, _dedupes, _burns)
     began_with: int | None = None
     for part in parts:
         with Stage(setup, journals) as stage:
@@ -160,6 +162,14 @@ def _sends_and_finds(stage: Stage[Any, Any]) -> None:
         raise TargetLies(f"its lookup found {other.evidence.reference!r} for an action that was never sent")
 
 
+def _sends_nothing_too_late(stage: Stage[Any, Any]) -> None:
+    """A process may be stopped right before its write, where nobody but the target looks at the deadline again."""
+    before = entries_of(stage.world)
+    _send(stage, uuid4(), Over())
+    if added := entries_of(stage.world)[len(before) :]:
+        raise TargetLies(f"it carried {added[0].reference} out, and was called with a deadline that was over")
+
+
 def _dedupes(stage: Stage[Any, Any]) -> None:
     """The same key again, inside the window, carries nothing out."""
     one = uuid4()
@@ -210,9 +220,9 @@ def _apply(stage: Stage[Any, Any], action_id: UUID) -> LedgerEntry | None:
     return entry
 
 
-def _send(stage: Stage[Any, Any], action_id: UUID) -> SendAnswer:
+def _send(stage: Stage[Any, Any], action_id: UUID, deadline: Deadline | None = None) -> SendAnswer:
     key = idempotency_key(action_id, 1)
-    return stage.inner.send(stage.effect, action_id=action_id, idempotency_key=key, deadline=Ample())
+    return stage.inner.send(stage.effect, action_id=action_id, idempotency_key=key, deadline=deadline or Ample())
 
 
 def _look_up(stage: Stage[Any, Any], action_id: UUID) -> LookupAnswer:

@@ -7,6 +7,7 @@ from typing import Any
 
 from interlock.domain.requests import Protocol, Request
 from interlock.driver import Driver
+from interlock.runs import Run, as_present
 from interlock.testing.failures import CrashTestFailure
 
 
@@ -22,6 +23,7 @@ class Worker:
         self.driver = driver
         self._perform = perform
         self._run: Protocol[Any] | None = None
+        self._as = Run()
         self.key = ""
         self.pending: Request[Any] | None = None
         self.result: Any = None
@@ -36,7 +38,8 @@ class Worker:
 
     def begin(self, key: str, run: Protocol[Any]) -> None:
         """Begin with a part of the protocol; nothing is performed yet."""
-        self.key, self._run = key, run
+        self.key, self._run, self._as = key, run, Run()
+        self._as.going.acquire()
         self.result, self.error, self.struck, self.mismatched = None, None, False, False
         self._advance(lambda: next(run))
 
@@ -46,7 +49,8 @@ class Worker:
         assert request is not None, "it has something to do"
         assert run is not None, "it is in the middle of something"
         try:
-            answer = self._perform(self, request)
+            with as_present(self._as):
+                answer = self._perform(self, request)
         except CrashTestFailure:
             raise
         except Exception as error:  # noqa: BLE001 - it is handed to the protocol, which may give it a meaning
@@ -58,7 +62,7 @@ class Worker:
 
     def die(self) -> None:
         """End as a killed process does: the operating system drops its lock, its file stays. Another gate takes its place."""
-        self._run = self.pending = None
+        self._end()
         self.driver.locks.lose()
         self.driver.renew_after_fork()
 
@@ -74,4 +78,9 @@ class Worker:
             self.result = stop.value
         except Exception as error:  # noqa: BLE001 - the judge says whether it may be raised
             self.error = error
+        self._end()
+
+    def _end(self) -> None:
         self._run = self.pending = None
+        if self._as.is_on:
+            self._as.going.release()

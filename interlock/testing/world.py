@@ -39,6 +39,10 @@ class WorldClock:
         """Return the time, in UTC."""
         return self.at
 
+    def elapsed_s(self) -> float:
+        """Return the seconds since the beginning."""
+        return (self.at - START).total_seconds()
+
     def later(self, after_s: float, do: Callable[[], object]) -> None:
         """Let something happen after so many seconds, such as a request that is on its way."""
         self._number += 1
@@ -84,6 +88,10 @@ class GateClock:
     def now(self) -> datetime:
         """Return the time as the gates have it, in UTC."""
         return self._world.now() - timedelta(seconds=self.set_back_s)
+
+    def elapsed_s(self) -> float:
+        """Return the seconds on the clock that no one sets: the world's."""
+        return self._world.elapsed_s()
 
     def in_the_world(self, at: datetime) -> datetime:
         """Return when in the world this clock will show an instant."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import datetime
+from itertools import count
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -13,6 +15,7 @@ from interlock import Done, Evidence, Money, Outcome, Settlement
 from interlock.domain import requests
 from interlock.functions import target
 from interlock.infrastructure.clock import Clock
+from interlock.testing.world import GateClock
 from tests.crashing import (
     AFTER_SEND,
     BEFORE_SEND,
@@ -162,6 +165,55 @@ def test_what_a_sender_does_not_know_of_the_time_is_taken_off_its_deadline(
     ):
         assert gate.fire("key", effect, approval="case-1").receipt.status == "COMMITTED"
     assert left_s[0] <= 10 - lost_s
+
+
+@pytest.mark.parametrize("pause", [requests.StillAt, requests.Now, requests.Send], ids=["before", "in the middle of", "after"])
+def test_a_clock_that_was_set_back_lets_no_zombie_send_after_all(pause: type[requests.Request[object]], folder: Path) -> None:
+    """Stopped before, in the middle of or after its last check, it wakes up past its horizon, and the journal's clock says less.
+
+    Its deadline is counted from its Dispatched on a clock that no one sets, too.
+    """
+    with staged(folder, "lookup") as stage:
+        clock = GateClock(stage.world.clock)
+        zombie = Actor(stage.gate(clock=clock), stage.world, "refund:case-1", "case-1")
+        dispatched = Event()
+
+        def sent_by_another() -> None:
+            other = Actor(stage.gate(clock=clock), stage.world, "refund:case-1", "case-1")
+            stage.world.advance(CLAIM_OVER_S)
+            assert to_the_end(other).receipt.status == "COMMITTED"
+            clock.set_back_s = CLAIM_OVER_S + 1
+
+        def pause_once(request: requests.Request[object]) -> None:
+            if isinstance(request, requests.StillAt):
+                dispatched.set()
+            if isinstance(request, pause) and dispatched.is_set() and not stage.world.sent:
+                sent_by_another()
+
+        assert zombie.fire(interpose=pause_once).receipt.status == "COMMITTED"
+        assert len(stage.world.sent) == 1
+        assert_agreement(stage, zombie)
+
+
+def test_a_refusal_behind_a_horizon_is_no_earlier_than_that_although_the_clock_was_set_back(folder: Path) -> None:
+    """The horizon was seen to be past: a record that says less would be taken for one of a refusal that came too early."""
+    with staged(folder, "lookup") as stage:
+        clock = GateClock(stage.world.clock)
+        in_doubt(stage)
+        stage.revoke()
+        stage.world.advance(DAY_S)
+        actor = Actor(stage.gate(clock=clock), stage.world, "refund:case-1", "case-1")
+        looks = count(1)
+
+        def set_back(request: requests.Request[object]) -> None:
+            if isinstance(request, requests.LookUp) and next(looks) == 2:
+                clock.set_back_s = DAY_S
+
+        refusal = actor.recover(interpose=set_back).receipt.refusal
+        assert refusal is not None
+        assert refusal.door == "horizon"
+        assert actor.gate.verify().valid
+        assert_agreement(stage, actor)
 
 
 def _after(stage: Stage, seconds: float) -> Actor:

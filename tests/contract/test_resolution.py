@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,9 @@ import pytest
 
 from interlock import GateConfig
 from interlock.errors import InvalidInput, NotResolvable
+from interlock.testing.world import GateClock
 from tests.crashing import AFTER_SEND, BEFORE_SEND, Actor, Stage, crashes, disagreement, in_doubt, to_the_end
-from tests.provider_world import AMOUNT, PROFILES, LookupFault, SendFault, World
+from tests.provider_world import AMOUNT, DAY_S, PROFILES, LookupFault, SendFault, World
 
 
 def _ambiguous(folder: Path, fault: SendFault, profile: str = "nothing-known-to-end") -> tuple[Stage, Actor]:
@@ -51,6 +53,26 @@ def test_a_person_says_that_it_did_not_happen(folder: Path) -> None:
         assert actor.gate.fire(actor.key, stage.world.transfer(), approval="case-1").receipt.status == "REFUSED"
         assert actor.gate.verify().valid
         assert len(stage.world.ledger) == 1
+
+
+class SetBackOnceRead(GateClock):
+    """A clock that is set back by a day as soon as somebody has read it."""
+
+    def now(self) -> datetime:
+        """Return the time."""
+        at = super().now()
+        self.set_back_s = DAY_S
+        return at
+
+
+def test_a_persons_no_is_no_earlier_than_the_horizon_although_the_clock_was_set_back(folder: Path) -> None:
+    """The horizon was past when it was taken, and a record that says less would be taken for one that came too early."""
+    stage, actor = _ambiguous(folder, SendFault.LOST_REQUEST)
+    with stage:
+        stage.world.advance(60)
+        gate = stage.gate(clock=SetBackOnceRead(stage.world.clock))
+        assert gate.resolve(actor.key, happened=False, by="user:17", note="asked the bank").receipt.status == "REFUSED"
+        assert gate.verify().valid
 
 
 @pytest.mark.parametrize("happened", [True, False])
