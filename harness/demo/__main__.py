@@ -47,6 +47,16 @@ def main(arguments: list[str] | None = None) -> int:
     except OSError as error:
         print(f"port {options.port} can't be had ({error.strerror}); nothing was started. Another one: --port N", file=sys.stderr)
         return BAD_USAGE
+    # A shell has what it starts in the background ignore it, and it may come before the server takes it over.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        return _run(options, keys, listening)
+    except KeyboardInterrupt:
+        print("ended, with every process that it started", flush=True)
+        return 0
+
+
+def _run(options: argparse.Namespace, keys: Keys, listening: socket.socket) -> int:
     with ExitStack() as everything:
         everything.callback(listening.close)
         setting = Setting(
@@ -90,10 +100,7 @@ def _serve(demo: Demo, listening: socket.socket) -> int:
         build(demo, port), log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=3, lifespan="off"
     )
     print(f"{demo.mode}: http://{HOST}:{port}/   Ctrl-C ends it", flush=True)
-    try:
-        _Server(config, demo.runs).run(sockets=[listening])
-    except KeyboardInterrupt:
-        print("ended, with every process that it started", flush=True)
+    _Server(config, demo.runs).run(sockets=[listening])
     return 0
 
 

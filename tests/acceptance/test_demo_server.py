@@ -310,6 +310,16 @@ def test_it_does_not_outlive_who_started_it(tmp_path: Path) -> None:
     assert [pid for pid in started if Path(f"/proc/{pid}").exists()] == []
 
 
+def test_it_ends_with_its_input_although_a_shell_had_it_ignore_interrupts(tmp_path: Path) -> None:
+    """What runs in the background of a shell ignores them, and its input may be over before the server listens for them."""
+    ignoring = "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_IGN); os.execv(sys.executable, sys.argv[1:])"
+    demo = [sys.executable, "-m", "harness.demo", "--port", "0", "--data", str(tmp_path), "--end-with-input", *_BARE]
+    done = subprocess.run(
+        [sys.executable, "-c", ignoring, *demo], cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, timeout=120, check=False
+    )
+    assert done.returncode == 0, done.stderr
+
+
 def _pace_s(journal: Path, key: str) -> tuple[float, float]:
     """Return for how long a claim and a send of an action may last, in seconds."""
     with Receipts.open(f"sqlite:///{journal}") as receipts:
