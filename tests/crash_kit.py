@@ -3,14 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from uuid import UUID
 
-from interlock import CapabilityProfile
+from interlock import Answer, CapabilityProfile, Deadline, Declined, Effect, NotSent
 from interlock.testing import PROFILES, CrashTest, SimulatedProvider, SimulatedTarget, WorldClock
+from interlock.testing.provider import Transfer
 
 MOST = 600
 """How many schedules a planted bug may take to be found."""
 
 ALL = PROFILES["keys-lookup-burn"]
+
+
+class ReadsTimeoutsAsNo(SimulatedTarget):
+    """Takes a time-out for a definite no."""
+
+    def _send(self, effect: Effect[Transfer], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> Answer:
+        try:
+            return super()._send(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
+        except TimeoutError:
+            return Declined("unreachable", "the provider did not answer")
+
+
+class ReadsTimeoutsAsNotSent(SimulatedTarget):
+    """Takes a time-out for a connection that was never made."""
+
+    def _send(self, effect: Effect[Transfer], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> Answer:
+        try:
+            return super()._send(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
+        except TimeoutError:
+            return NotSent("no connection")
 
 
 def crash_test(

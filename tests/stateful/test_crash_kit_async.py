@@ -6,6 +6,7 @@ import pytest
 
 from harness.crash_test import simulated
 from interlock.testing import PROFILES, CrashTest, SimulatedProvider, SimulatedTarget, TargetLies
+from tests.crash_kit import ReadsTimeoutsAsNo
 from tests.gates import AwaitedTarget
 
 SCHEDULES = 60
@@ -29,22 +30,10 @@ def test_the_same_schedules_come_to_the_same_ends(profile: str) -> None:
     assert min(report.crashes, report.sends, report.effects) > 0
 
 
-class Forgetful(SimulatedTarget):
-    """A target that calls a time-out a definite no."""
-
-    def _send(self, *args: object, **more: object) -> object:  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # all of them are handed on
-        from interlock import Declined
-
-        try:
-            return super()._send(*args, **more)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # as above
-        except TimeoutError:
-            return Declined("no_answer", "it did not answer")
-
-
 def test_a_lie_is_found_and_shortened() -> None:
     """What an awaited target makes of a time-out is tested like any other's."""
     with pytest.raises(TargetLies) as found:
-        awaited("keys-lookup", Forgetful).run(300)
+        awaited("keys-lookup", ReadsTimeoutsAsNo).run(300)
     assert "tx_1" in str(found.value)
     assert "The schedule:" in str(found.value)
 

@@ -16,13 +16,11 @@ from interlock import (
     Burned,
     CapabilityProfile,
     Deadline,
-    Declined,
     Done,
     Effect,
     Found,
     Judgement,
     LookupAnswer,
-    NotSent,
     Premise,
     Purpose,
 )
@@ -33,27 +31,7 @@ from interlock.testing import (
     TargetLies,
 )
 from interlock.testing.provider import AccountPremises, Transfer
-from tests.crash_kit import MOST, crash_test
-
-
-class ReadsTimeoutsAsNo(SimulatedTarget):
-    """Takes a time-out for a definite no."""
-
-    def _send(self, effect: Effect[Transfer], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> Answer:
-        try:
-            return super()._send(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
-        except TimeoutError:
-            return Declined("unreachable", "the provider did not answer")
-
-
-class ReadsTimeoutsAsNotSent(SimulatedTarget):
-    """Takes a time-out for a connection that was never made."""
-
-    def _send(self, effect: Effect[Transfer], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> Answer:
-        try:
-            return super()._send(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
-        except TimeoutError:
-            return NotSent("no connection")
+from tests.crash_kit import MOST, ReadsTimeoutsAsNo, ReadsTimeoutsAsNotSent, crash_test
 
 
 class ReadsFailedLookupsAsAbsence(SimulatedTarget):

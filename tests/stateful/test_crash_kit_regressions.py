@@ -34,27 +34,18 @@ from interlock.testing import (
 )
 from interlock.testing.machine import simpler
 from interlock.testing.provider import ProviderFault
+from tests.crash_kit import ReadsTimeoutsAsNo
 from tests.gates import AwaitedTarget
 
 ROOT = Path(__file__).resolve().parents[2]
 BEFORE_SEND = Place("before", "Send")
 
 
-class Forgetful(SimulatedTarget):
-    """A target that calls a time-out a definite no."""
-
-    def _send(self, *args: object, **more: object) -> object:  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # all of them are handed on
-        try:
-            return super()._send(*args, **more)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # as above
-        except TimeoutError:
-            return Declined("no_answer", "it did not answer")
-
-
 def forgetful(*, awaited: bool) -> CrashTest[SimulatedProvider, Any]:
     """Return the crash test of it, as a target that is called or one that is awaited."""
     return CrashTest(
         world=lambda clock: SimulatedProvider(clock, PROFILES["keys-lookup"]),
-        target=lambda provider: AwaitedTarget(Forgetful(provider)) if awaited else Forgetful(provider),
+        target=lambda provider: AwaitedTarget(ReadsTimeoutsAsNo(provider)) if awaited else ReadsTimeoutsAsNo(provider),
         effect=lambda provider, _target: SimulatedTarget(provider).transfer(2000),
     )
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from hypothesis import settings
 
-from interlock import Absent, Answer, Deadline, Declined, Effect, LookupAnswer
+from interlock import Absent, Deadline, Effect, LookupAnswer
 from interlock.testing import (
     Arm,
     Call,
@@ -40,17 +40,7 @@ from interlock.testing.provider import Transfer
 from interlock.testing.schedule import as_test, in_words, source
 from interlock.testing.stage import Stage
 from interlock.testing.steps import Step
-from tests.crash_kit import ALL, MOST, crash_test
-
-
-class ReadsTimeoutsAsNo(SimulatedTarget):
-    """Takes a time-out for a definite no."""
-
-    def _send(self, effect: Effect[Transfer], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> Answer:
-        try:
-            return super()._send(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
-        except TimeoutError:
-            return Declined("unreachable", "the provider did not answer")
+from tests.crash_kit import ALL, MOST, ReadsTimeoutsAsNo, crash_test
 
 
 def test_failure_has_the_shortest_schedule_in_words_and_as_a_test() -> None:

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from interlock import Answer, CapabilityProfile, Deadline, Declined, Effect, NotSent
+from interlock import Answer, CapabilityProfile, Deadline, Declined, Effect
 from interlock.domain.answers import SendAnswer
 from interlock.testing import (
     PROFILES,
@@ -34,7 +34,7 @@ from interlock.testing import (
 )
 from interlock.testing.provider import ProviderFault, Transfer
 from interlock.testing.world import START
-from tests.crash_kit import MOST, crash_test
+from tests.crash_kit import MOST, ReadsTimeoutsAsNotSent, crash_test
 
 
 class LedgerLeavesOut(SimulatedProvider):
@@ -177,16 +177,6 @@ class TriesAgain(SimulatedTarget):
             with suppress(TimeoutError):
                 return super()._send(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
         raise TimeoutError
-
-
-class ReadsTimeoutsAsNotSent(SimulatedTarget):
-    """Takes a time-out for a connection that was never made."""
-
-    def _send(self, effect: Effect[Transfer], *, action_id: UUID, idempotency_key: str, deadline: Deadline) -> Answer:
-        try:
-            return super()._send(effect, action_id=action_id, idempotency_key=idempotency_key, deadline=deadline)
-        except TimeoutError:
-            return NotSent("no connection")
 
 
 class MarksItsOwn(SimulatedTarget):
